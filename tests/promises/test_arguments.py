@@ -22,13 +22,14 @@ from muntin import (
 from muntin.runtime import Action, Ctx
 from muntin.simulator import simulate_trace
 from muntin.testing import MemoryStore, ScriptedModel
+from tests.products import PRICED
 from tests.runtime.conftest import memory, run, wakes
 
 WRONG = [5, b"ada", ["ada"], {"a": 1}, object()]
 
 
 def app() -> App:
-    made = App(MemoryStore(), model=ScriptedModel(lambda window: "ok"))
+    made = App(MemoryStore(), model=ScriptedModel(lambda window: "ok", name=PRICED))
 
     @made.entity("e")
     async def handler(ctx: Ctx, wake: object) -> None:
@@ -95,7 +96,7 @@ def test_settings_are_a_mapping(wrong):
 
 @pytest.mark.parametrize("wrong", [5, "app", object()])
 def test_the_app_of_a_generator_is_an_app(wrong):
-    made = generator(name="g", user="hi", model=ScriptedModel(["ok"]))
+    made = generator(name="g", user="hi", model=ScriptedModel(["ok"], name=PRICED))
     for method in (made.run, made.window):
         with pytest.raises(InvalidInput, match="app must be an App"):
             run(method(app=wrong))
@@ -103,7 +104,7 @@ def test_the_app_of_a_generator_is_an_app(wrong):
 
 @pytest.mark.parametrize("wrong", [5, b"s", ["s"]])
 def test_the_session_of_a_generator_is_a_text(wrong):
-    made = generator(name="g", user="hi", model=ScriptedModel(["ok"]))
+    made = generator(name="g", user="hi", model=ScriptedModel(["ok"], name=PRICED))
     with pytest.raises(InvalidInput, match="session"):
         run(made.run(app=app(), session=wrong))
 
@@ -138,7 +139,7 @@ def test_what_a_ctx_is_given_is_checked_by_name(wrong):
     async def handler(ctx: Ctx) -> None:
         looked.append(ctx)
 
-    run(wakes(memory(model=ScriptedModel([])), handler, "hi"))
+    run(wakes(memory(model=ScriptedModel([], name=PRICED)), handler, "hi"))
     look(looked[0])
 
 

@@ -42,6 +42,7 @@ from muntin.core.counting.files import (
 from muntin.core.counting.images import image_tokens
 from muntin.testing import ScriptedModel
 from tests.cli.command import run
+from tests.products import NAMES, PRICED
 
 EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 COUNTER = Counter()
@@ -182,18 +183,18 @@ def test_every_interface_takes_the_override(interface: Any, override: Any) -> No
 
 
 async def _try_interface(interface: Any, override: Any) -> None:
-    model = ScriptedModel(["ok"])
+    model = ScriptedModel(["ok"], name=PRICED)
     async with App("memory:", budget=1_000_000, attachment_tokens=override) as app:
         await interface(app, model, attachment_tokens=override)
     assert said(model) < 600
 
-    model = ScriptedModel(["ok"])
+    model = ScriptedModel(["ok"], name=PRICED)
     async with App("memory:", budget=1_000_000) as app:
         with config.local(attachment_tokens=override):
             await interface(app, model)
     assert said(model) < 600
 
-    model = ScriptedModel(["ok"])
+    model = ScriptedModel(["ok"], name=PRICED)
     async with App("memory:", budget=1_000_000, assets=Files()) as app:
         await interface(app, model)
     assert said(model) > 8 * PAGE_TOKENS
@@ -209,7 +210,7 @@ class Files:
         raise AssertionError("nothing is stored here")
 
 
-@pytest.mark.parametrize("name", ["scripted", "anthropic/claude-sonnet-4-6", "ollama/llama3"])
+@pytest.mark.parametrize("name", NAMES)
 def test_without_assets_a_file_counts_as_its_name_which_is_all_that_is_sent(name: str) -> None:
     model = ScriptedModel(["ok"], name=name)
 

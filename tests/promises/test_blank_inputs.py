@@ -10,6 +10,7 @@ import pytest
 from muntin import App, Attachment, InvalidInput, flow, generator
 from muntin.runtime import Action, Ctx
 from muntin.testing import MemoryStore, ScriptedModel
+from tests.products import PRICED
 from tests.runtime.conftest import run, texts
 
 BLANK = ["", " ", "\n\t ", "\u00a0\u2003"]
@@ -20,7 +21,7 @@ class Interfaces:
     """One app with an entity, and the interfaces that take an input."""
 
     def __init__(self) -> None:
-        self.model = ScriptedModel(lambda window: "ok")
+        self.model = ScriptedModel(lambda window: "ok", name=PRICED)
         self.app = App(MemoryStore(), model=self.model)
         self.chat = self.app.conversation("s")
         self.made = generator(name="g", prompt="p", user=lambda given: given)
@@ -154,7 +155,7 @@ def test_a_payload_that_is_no_text_is_something(payload: Any):
 
 def test_a_worker_that_says_nothing_of_its_own_is_asked_what_the_turn_was_asked():
     async def work() -> None:
-        model = ScriptedModel(["ok"])
+        model = ScriptedModel(["ok"], name=PRICED)
         worker = generator(model=model, prompt="p", user=lambda: "")
         desk = flow("f", actions={"do": Action(worker, user_message=lambda given: given)})
         await desk.run("do", "hello")

@@ -19,19 +19,21 @@ from muntin.runtime import Ctx
 from muntin.runtime.engine import embedded
 from muntin.testing import MemoryStore, ScriptedModel
 from tests.interfaces import LOOKING
-from tests.products import sample
+from tests.products import PRICED, sample
 from tests.runtime.conftest import call, run
 
 EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 
 Make: TypeAlias = Callable[[], App]
-WORKER = generator(name="worker", model=ScriptedModel(lambda window: "worked"), user="go")
+WORKER = generator(
+    name="worker", model=ScriptedModel(lambda window: "worked", name=PRICED), user="go"
+)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
 def make(request: Any, tmp_path: Path) -> Make:
     """Return what opens an app on an empty store."""
-    model = ScriptedModel(lambda window: "ok")
+    model = ScriptedModel(lambda window: "ok", name=PRICED)
     if request.param == "memory":
         store = MemoryStore()
         return lambda: App(store, model=model)
@@ -176,7 +178,7 @@ def test_a_tool_that_outran_its_time_out_cannot_write_into_a_later_turn(make):
     told: list[str] = []
 
     async def work() -> None:
-        model = ScriptedModel([call("slow"), "gave up", "hello again"])
+        model = ScriptedModel([call("slow"), "gave up", "hello again"], name=PRICED)
         async with make() as app:
             assert isinstance(app, App)
 
@@ -303,7 +305,7 @@ def test_no_late_write_ever_changes_a_timeline(late):
     left: list[Ctx] = []
 
     async def work() -> None:
-        app = App(MemoryStore(), model=ScriptedModel(lambda window: "ok"))
+        app = App(MemoryStore(), model=ScriptedModel(lambda window: "ok", name=PRICED))
 
         @app.entity("e")
         async def handler(ctx: Ctx, wake: Any) -> None:

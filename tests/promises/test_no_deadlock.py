@@ -15,13 +15,14 @@ from muntin import App, MuntinError, capability, flow, generator
 from muntin.runtime import Action, Ctx
 from muntin.testing import MemoryStore, ScriptedModel
 from muntin.timeline.store import open_store
+from tests.products import PRICED
 from tests.runtime.conftest import call, run
 
 NEVER = "waiting would never end"
 
 
 def memory(model: ScriptedModel | None = None) -> App:
-    return App(MemoryStore(), model=model or ScriptedModel(lambda window: "ok"))
+    return App(MemoryStore(), model=model or ScriptedModel(lambda window: "ok", name=PRICED))
 
 
 def asking(app: App, kind: str, *others: str) -> None:
@@ -41,7 +42,7 @@ def test_an_entity_that_asks_itself_is_an_error_with_the_cycle(url, tmp_path):
     url = f"sqlite:///{tmp_path / 'm.db'}" if url == "sqlite" else url
 
     async def work() -> None:
-        async with App(url, model=ScriptedModel([])) as app:
+        async with App(url, model=ScriptedModel([], name=PRICED)) as app:
             asking(app, "a", "a/1")
             with pytest.raises(MuntinError, match=f"{NEVER}: a/1 → a/1"):
                 await app.ask("a/1", "hi")
@@ -98,7 +99,7 @@ def test_asking_oneself_is_found_wherever_the_handler_does_it(way):
     told: list[str] = []
 
     async def work() -> None:
-        app = memory(ScriptedModel([call("ask_me"), "done"]))
+        app = memory(ScriptedModel([call("ask_me"), "done"], name=PRICED))
 
         async def attempt() -> str:
             try:
@@ -140,7 +141,7 @@ def test_asking_oneself_is_found_wherever_the_handler_does_it(way):
 
 def test_a_tool_that_sends_to_its_own_conversation_is_told():
     async def work() -> list[str]:
-        model = ScriptedModel([call("more"), "done"])
+        model = ScriptedModel([call("more"), "done"], name=PRICED)
         app = memory(model)
 
         async def more() -> str:
@@ -371,7 +372,7 @@ def test_close_waits_for_a_bounded_time_and_says_what_it_left(stubborn, tmp_path
     handled: list[str] = []
 
     async def work() -> None:
-        app = App(url, model=ScriptedModel([]))
+        app = App(url, model=ScriptedModel([], name=PRICED))
         begun, free = asyncio.Event(), asyncio.Event()
 
         @app.entity("e")
@@ -395,7 +396,7 @@ def test_close_waits_for_a_bounded_time_and_says_what_it_left(stubborn, tmp_path
         await asyncio.sleep(0.05)
 
     async def again() -> None:
-        async with App(url, model=ScriptedModel([])) as app:
+        async with App(url, model=ScriptedModel([], name=PRICED)) as app:
 
             @app.entity("e")
             async def handler(ctx: Ctx, wake: Any) -> None:

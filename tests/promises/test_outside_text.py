@@ -16,6 +16,7 @@ from muntin import Attachment, History, Message, Slots, Source, Window, user
 from muntin.agent.tools import tool_name
 from muntin.runtime.ctx import Ctx
 from muntin.testing import ScriptedModel
+from tests.products import PRICED
 from tests.runtime.conftest import memory, run, texts, wakes, window_of
 
 EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
@@ -55,7 +56,7 @@ def test_the_waking_message_stands_between_no_tags():
         ctx.use_agent(model=model)
         await ctx.agent.run()
 
-    model = ScriptedModel(lambda window: "ok")
+    model = ScriptedModel(lambda window: "ok", name=PRICED)
     run(wakes(memory(), handler, "one", "two"))
     assert texts(model.windows[1]) == ["<talk>\none\n</talk>", "<talk>\nok\n</talk>", "two"]
 
@@ -75,7 +76,7 @@ def test_a_cut_text_keeps_both_tags_and_its_marker_stands_outside(keep, tier):
 @pytest.mark.parametrize("content", ["<line> " * 300, [user("<line> " * 9)] * 40])
 def test_what_is_read_of_it_later_stands_between_the_tags_too(content):
     read: list[str] = []
-    model = ScriptedModel(lambda window: "ok")
+    model = ScriptedModel(lambda window: "ok", name=PRICED)
 
     async def handler(ctx: Ctx) -> None:
         source = Source(content, max=400, tag="docs")

@@ -16,6 +16,7 @@ from muntin.core.counting.counter import Counter
 from muntin.runtime.ctx import Ctx
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import Item
+from tests.products import NAMES, PRICED
 from tests.runtime.conftest import memory, run, texts, wakes
 
 RAW = "my card is 4111"
@@ -54,13 +55,17 @@ SOURCES: dict[str, Callable[[Ctx], Any]] = {
 
 def sent(model: ScriptedModel) -> list[str]:
     """Return everything of every request as text."""
-    return [json.dumps([m.to_dict() for m in window.messages]) for window in model.windows]
+    return [
+        json.dumps([window.openai(), window.anthropic(), window.google()])
+        for window in model.windows
+    ]
 
 
 @pytest.mark.parametrize("made", list(SOURCES))
 @pytest.mark.parametrize("tier", ["stable", "volatile"])
-def test_the_waking_message_is_projected_like_every_other(made, tier):
-    model = ScriptedModel(lambda window: "ok")
+@pytest.mark.parametrize("name", NAMES)
+def test_the_waking_message_is_projected_like_every_other(made, tier, name):
+    model = ScriptedModel(lambda window: "ok", name=name)
 
     async def handler(ctx: Ctx) -> None:
         source = Source(lambda: SOURCES[made](ctx), max=500, cache=tier)
@@ -76,7 +81,7 @@ def test_the_waking_message_is_projected_like_every_other(made, tier):
 
 
 def test_what_a_projection_hides_is_not_sent_and_its_place_is_kept():
-    model = ScriptedModel(lambda window: "ok")
+    model = ScriptedModel(lambda window: "ok", name=PRICED)
 
     async def handler(ctx: Ctx) -> None:
         chat = Source(lambda: ctx.timeline_messages(projection=hide))
@@ -89,7 +94,7 @@ def test_what_a_projection_hides_is_not_sent_and_its_place_is_kept():
 
 
 def test_a_projection_beside_the_plain_timeline_changes_nothing_in_it():
-    model = ScriptedModel(lambda window: "ok")
+    model = ScriptedModel(lambda window: "ok", name=PRICED)
 
     async def handler(ctx: Ctx) -> None:
         sources = {
@@ -133,10 +138,11 @@ def strategies() -> dict[str, Callable[[Ctx], Any]]:
     return {each.__name__: each for each in made}
 
 
-@pytest.mark.parametrize("name", list(strategies()))
-def test_the_input_of_a_strategy_is_projected_like_every_other(name):
-    model = ScriptedModel(lambda window: "ok")
-    strategy = SimpleNamespace(on_context_build=strategies()[name])
+@pytest.mark.parametrize("made", list(strategies()))
+@pytest.mark.parametrize("name", NAMES)
+def test_the_input_of_a_strategy_is_projected_like_every_other(made, name):
+    model = ScriptedModel(lambda window: "ok", name=name)
+    strategy = SimpleNamespace(on_context_build=strategies()[made])
     chat = memory(model=model).conversation("c", strategy=strategy)
 
     async def talk() -> None:
@@ -157,7 +163,7 @@ def tools_of(app: App, name: str, projection: Any = redact, **arguments: Any) ->
     async def handler(ctx: Ctx) -> None:
         chat = Source(lambda: ctx.timeline_messages(projection=projection), max=400)
         ctx.use_context(source_budget=2_000, sources={"chat": chat})
-        ctx.use_agent(model=ScriptedModel(["ok"]))
+        ctx.use_agent(model=ScriptedModel(["ok"], name=PRICED))
         await ctx.agent.run()
         tool = next(each for each in ctx.tools if tool_name(each) == name)
         made = ToolCall("c1", name, json.dumps(arguments))
@@ -199,7 +205,7 @@ def test_an_entry_is_read_through_the_projection():
 def test_a_source_made_of_a_projection_is_read_as_it_was_shown():
     app = memory()
     app.session("e/1").append(user(RAW + " " + "x" * 600), assistant("ok"))
-    model = ScriptedModel(lambda window: "ok")
+    model = ScriptedModel(lambda window: "ok", name=PRICED)
     read: list[str] = []
 
     async def handler(ctx: Ctx) -> None:
@@ -228,7 +234,7 @@ def test_a_projection_is_asked_once_for_the_waking_message():
     async def handler(ctx: Ctx) -> None:
         chat = Source(lambda: ctx.timeline_messages(projection=projection))
         ctx.use_context(source_budget=900, sources={"chat": chat})
-        ctx.use_agent(model=ScriptedModel(["ok"]))
+        ctx.use_agent(model=ScriptedModel(["ok"], name=PRICED))
         await ctx.agent.run()
 
     run(wakes(memory(), handler, "wake"))

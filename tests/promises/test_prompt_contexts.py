@@ -69,9 +69,10 @@ async def by_generator(made: Any, model: ScriptedModel) -> None:
     await generator(model=model, prompt=made).run({}, app=App("memory:"), session="g")
 
 
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("interface", [by_generate, by_generator])
-def test_the_model_is_sent_what_fits(interface):
-    model = ScriptedModel(["yes"], budget=150)
+def test_the_model_is_sent_what_fits(interface, name):
+    model = ScriptedModel(["yes"], budget=150, name=name)
 
     async def main() -> None:
         with config.local(tokenizer=len):

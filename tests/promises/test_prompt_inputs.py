@@ -24,6 +24,7 @@ from muntin import (
 from muntin.errors import PromptFileError
 from muntin.prompts import stream_generate
 from muntin.testing import ScriptedModel
+from tests.products import PRICED
 
 if TYPE_CHECKING:
     from nowhere import Unknown  # type: ignore[import-not-found]
@@ -39,7 +40,7 @@ class Question(BaseModel):
 
 
 def refused(asked: Any, match: str, **options: Any) -> None:
-    model = ScriptedModel(["never"])
+    model = ScriptedModel(["never"], name=PRICED)
     with pytest.raises(InvalidInput, match=match):
         generate_sync(asked, model=model, **options)
 
@@ -68,13 +69,13 @@ def test_a_blank_question_is_refused_by_name(text):
 
 
 def test_a_prompt_of_system_text_alone_is_something():
-    model = ScriptedModel(["yes"])
+    model = ScriptedModel(["yes"], name=PRICED)
     generate_sync(prompt(system="Say yes."), model=model)
     assert model.windows[0].messages == (system("Say yes."),)
 
 
 def test_attachments_alone_are_something():
-    model = ScriptedModel(["yes"])
+    model = ScriptedModel(["yes"], name=PRICED)
     file = Attachment("1", "a.pdf", 1_000, "document")
     generate_sync(prompt(messages=[user("", attachments=[file])]), model=model)
     assert model.windows[0].messages[0].attachments == (file,)

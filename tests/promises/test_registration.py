@@ -10,12 +10,13 @@ from muntin import InvalidInput, Source, context, user
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.sources import check_sources
 from muntin.testing import ScriptedModel
+from tests.products import PRICED
 from tests.runtime.conftest import memory, run, texts, wakes
 
 
 def registered(sources: Any, budget: int = 1_000) -> Any:
     """Register sources in a handler, and return the window of its run."""
-    model = ScriptedModel(["ok"])
+    model = ScriptedModel(["ok"], name=PRICED)
 
     async def handler(ctx: Ctx) -> None:
         ctx.use_context(source_budget=budget, sources=sources)
@@ -94,7 +95,7 @@ def test_content_that_can_be_read_is_taken(content):
 
 
 def test_a_refusal_comes_at_once_and_leaves_the_sources_before_in_force():
-    model = ScriptedModel(["ok"])
+    model = ScriptedModel(["ok"], name=PRICED)
 
     async def handler(ctx: Ctx) -> None:
         ctx.use_context(source_budget=100, sources={"a": "first"})

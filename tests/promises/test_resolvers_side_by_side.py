@@ -13,6 +13,7 @@ from muntin import config, context, generate, generate_sync, prompt
 from muntin.errors import MuntinError
 from muntin.prompts import ResolverCache, texts
 from muntin.testing import ScriptedModel
+from tests.products import PRICED
 
 
 class Blocking:
@@ -50,7 +51,7 @@ def test_functions_that_block_run_side_by_side_and_leave_the_loop_alone(interfac
         made = blocking.bot(cache)
         with config.local(cache=ResolverCache()):
             if interface == "generate":
-                await generate(made, model=ScriptedModel(["yes"]))
+                await generate(made, model=ScriptedModel(["yes"], name=PRICED))
             else:
                 await getattr(made, interface)()
         await watching
@@ -139,5 +140,5 @@ def test_sync_code_has_its_functions_called_in_its_own_thread():
     with config.local(cache=ResolverCache()):
         made.resolve_sync()
         made.inspect_sync()
-        generate_sync(made, model=ScriptedModel(["yes"]))
+        generate_sync(made, model=ScriptedModel(["yes"], name=PRICED))
     assert set(threads) == {threading.current_thread()}

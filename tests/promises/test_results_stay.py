@@ -16,7 +16,7 @@ from muntin.runtime import Action, Ctx
 from muntin.testing import ScriptedModel
 from muntin.wire import anthropic, chat
 from tests.interfaces import DURABLE, INTERFACES
-from tests.products import THREE, sample
+from tests.products import PRICED, THREE, sample
 from tests.wired import WIRED
 
 NAMES = {"anthropic/claude-sonnet-4-6": anthropic.encode, "openai/gpt-5": chat.encode}
@@ -29,7 +29,7 @@ class Asker:
     """Calls a tool as long as it does not see that tool's results, then answers."""
 
     def __init__(
-        self, name: str = "scripted", calls: int = 1, budget: int = BUDGET, lines: int = 20_000
+        self, name: str = PRICED, calls: int = 1, budget: int = BUDGET, lines: int = 20_000
     ) -> None:
         self.calls = calls
         self.lines = lines
@@ -96,7 +96,7 @@ def test_the_line_says_how_to_read_the_rest_and_that_reads_it(interface):
         read.append(results[1].text)
         return "Found."
 
-    asker.model = ScriptedModel(answer, budget=BUDGET)
+    asker.model = ScriptedModel(answer, budget=BUDGET, name=PRICED)
     asyncio.run(through(interface, asker))
     whole = "BEGIN 0 " + "a line of what was found\n" * 20_000 + " END 0"
     assert len(asker.ran) == 1
@@ -131,7 +131,7 @@ def test_a_tool_of_the_users_with_that_name_wins(interface):
 
 @pytest.mark.parametrize("interface", [interface for interface in READS if interface != "sources"])
 def test_who_has_no_tools_is_offered_none(interface):
-    model = ScriptedModel(lambda window: "ok", budget=BUDGET)
+    model = ScriptedModel(lambda window: "ok", budget=BUDGET, name=PRICED)
 
     async def run() -> None:
         async with App("memory:") as app:
@@ -178,7 +178,7 @@ def test_a_wrong_value_is_an_error_that_names_the_argument(option, value):
     block = generator(model="scripted", prompt="x")
     makers: list[Any] = [
         lambda: App("memory:", **given),
-        lambda: App("memory:").conversation("c", model=ScriptedModel([]), **given),
+        lambda: App("memory:").conversation("c", model=ScriptedModel([], name=PRICED), **given),
         lambda: generator(prompt="x", **given),
         lambda: flow("f", actions={"a": Action(block)}, **given),
     ]
@@ -191,7 +191,7 @@ def test_a_wrong_value_is_an_error_that_names_the_argument(option, value):
 
             @app.entity("e")
             async def handler(ctx: Ctx, wake: Any) -> None:
-                ctx.use_agent(model=ScriptedModel(["x"]), **given)
+                ctx.use_agent(model=ScriptedModel(["x"], name=PRICED), **given)
 
             await app.ask("e/1", "hello")
 

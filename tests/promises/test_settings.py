@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from muntin import MuntinError, config, generator
 from muntin.settings import counter_for, defaults
 from muntin.testing import ScriptedModel
+from tests.products import PRICED
 from tests.runtime.conftest import run
 
 EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
@@ -78,7 +79,7 @@ def test_a_sync_function_of_a_generator_sees_the_block_it_was_called_in():
         seen.append((threading.get_ident(), defaults().tokenizer))
         return "text"
 
-    made = generator(model=ScriptedModel(["ok"]), user="hi", context={"x": look})
+    made = generator(model=ScriptedModel(["ok"], name=PRICED), user="hi", context={"x": look})
     with config.local(tokenizer=words):
         run(made.run())
     ((thread, tokenizer),) = seen

@@ -9,6 +9,7 @@ import pytest
 
 from muntin import History, Message, generate_sync, messages_from, prompt
 from muntin.testing import ScriptedModel
+from tests.products import PRICED
 
 
 def talk() -> list[dict[str, Any]]:
@@ -45,7 +46,7 @@ def test_the_messages_of_a_prompt_are_those_it_was_defined_with() -> None:
     wanted = [Message.from_dict(each) for each in deepcopy(given)]
     made = prompt(messages=given)
     spoil(given)
-    model = ScriptedModel(["ok"])
+    model = ScriptedModel(["ok"], name=PRICED)
     generate_sync(made, model=model)
     assert [*model.windows[0].messages] == wanted
 

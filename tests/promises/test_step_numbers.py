@@ -11,6 +11,7 @@ import pytest
 from muntin import App
 from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
+from tests.products import PRICED
 from tests.runtime.conftest import call, run
 
 
@@ -30,7 +31,7 @@ class Stopping:
     name = "scripted"
 
     def __init__(self, *answers: Any) -> None:
-        self._model = ScriptedModel([each for each in answers if each is not None])
+        self._model = ScriptedModel([each for each in answers if each is not None], name=PRICED)
         self._answers = list(answers)
         self.stopped = asyncio.Event()
 
@@ -73,7 +74,7 @@ def resume(
     """Take up what was left, and return the turn and step of each report."""
 
     async def work() -> list[tuple[int, int]]:
-        async with register(url, ScriptedModel(answers), runs) as app:
+        async with register(url, ScriptedModel(answers, name=PRICED), runs) as app:
             while [turn.status for turn in app.store.turns("e/1")] != ["completed"]:
                 await asyncio.sleep(0.01)
             if then is not None:

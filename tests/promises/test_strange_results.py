@@ -30,7 +30,7 @@ from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
 from tests.interfaces import DURABLE, INTERFACES
 from tests.paths import ROOT
-from tests.products import THREE, sample
+from tests.products import PRICED, THREE, sample
 from tests.wire.rules import check_anthropic, check_chat
 from tests.wire.windows import encode
 
@@ -130,7 +130,7 @@ kind, interface, size = *sys.argv[1:3], int(sys.argv[3])
 text = "a word of many, " * (size // 16)
 given = {"text": lambda: text, "list": lambda: [text[: size // 4]] * 4, "bytes": text.encode}
 # Counting exactly takes most of the time: it is done in two interfaces, the others estimate.
-name = "openai/gpt-5" if interface in ("slots", "conversation") else "scripted"
+name = "openai/gpt-5" if interface in ("slots", "conversation") else strange.PRICED
 strange.through(interface, lambda: "small", name=name)  # loads the vocabulary
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 windows, items = strange.through(interface, given[kind], name=name)
@@ -205,7 +205,7 @@ async def by_agent(**given: Any) -> None:
 
         @app.entity("e")
         async def handler(ctx: Ctx, wake: Any) -> None:
-            ctx.use_agent(model=ScriptedModel(["x"]), **given)
+            ctx.use_agent(model=ScriptedModel(["x"], name=PRICED), **given)
 
         await app.ask("e/1", "hello")
 
@@ -223,7 +223,7 @@ def in_app(**given: Any) -> None:
 
 
 def in_conversation(**given: Any) -> None:
-    App("memory:").conversation("c", model=ScriptedModel([]), **given)
+    App("memory:").conversation("c", model=ScriptedModel([], name=PRICED), **given)
 
 
 def in_generator(**given: Any) -> None:
@@ -297,7 +297,7 @@ def test_a_summary_of_100_000_tokens_is_cut_and_nothing_of_the_timeline_changes(
         spoken = [(item.kind, item.content) for item in items if item.kind != "summary"]
         return model.windows, spoken, [item for item in items if item.kind == "summary"]
 
-    huge = ScriptedModel(lambda window: "Much was said about it. " * 20_000)
+    huge = ScriptedModel(lambda window: "Much was said about it. " * 20_000, name=PRICED)
     windows, items, made = asyncio.run(run(Summary(huge, max_tokens=150)))
     _, plain, _ = asyncio.run(run(None))
     assert items == plain

@@ -16,9 +16,10 @@ from muntin import App, MuntinError, Slots, Source, capability, flow, generator
 from muntin.agent import run_agent
 from muntin.runtime import Action, Ctx
 from muntin.testing import MemoryStore, ScriptedModel
+from tests.products import PRICED
 from tests.runtime.conftest import call, run, texts
 
-MODEL = ScriptedModel(lambda window: "ok")
+MODEL = ScriptedModel(lambda window: "ok", name=PRICED)
 
 
 def memory(**given: Any) -> App:
@@ -66,7 +67,7 @@ async def tools(meet: Callable[[], Any]) -> None:
         """Meet."""
         return str(meet())
 
-    model = ScriptedModel([[call("use", id=name) for name in "abc"], "done"])
+    model = ScriptedModel([[call("use", id=name) for name in "abc"], "done"], name=PRICED)
     made = generator(model=model, user="hi", tools=[use])
     await made.run()
     assert "Error" not in " ".join(texts(model.windows[-1]))
@@ -326,7 +327,7 @@ async def strange_async(given: Any, ctx: Ctx) -> Nowhere:  # type: ignore[name-d
 
 
 def test_a_tool_works_whose_return_annotation_names_nothing():
-    model = ScriptedModel([call("strange", word="yes"), "done"])
+    model = ScriptedModel([call("strange", word="yes"), "done"], name=PRICED)
     run(generator(model=model, user="hi", tools=[strange]).run())
     assert "said yes" in " ".join(texts(model.windows[-1]))
 

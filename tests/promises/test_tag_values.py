@@ -30,6 +30,7 @@ from muntin import (
 )
 from muntin.errors import InvalidType
 from muntin.testing import ScriptedModel
+from tests.products import PRICED
 
 EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 
@@ -183,7 +184,7 @@ def test_models_nest_without_limit():
     ],
 )
 def test_a_generator_sends_the_fields_of_a_model(written):
-    model = ScriptedModel(["yes"])
+    model = ScriptedModel(["yes"], name=PRICED)
     made = generator(model=model, prompt="You are a clerk.", context=written, user="go")
     asyncio.run(made.run(None, app=App("memory:"), session="g"))
     sent = model.windows[0].openai()["messages"]

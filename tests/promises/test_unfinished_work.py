@@ -10,6 +10,7 @@ from muntin import App, Session, user
 from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import Draft
+from tests.products import PRICED
 from tests.runtime.conftest import run, statuses
 
 
@@ -27,7 +28,7 @@ def test_resume_takes_up_what_waits_and_returns_when_it_is_done(tmp_path, caplog
     handled: list[str] = []
 
     async def work() -> None:
-        app = App(url, model=ScriptedModel([]))
+        app = App(url, model=ScriptedModel([], name=PRICED))
 
         @app.entity("e")
         async def handler(ctx: Ctx, wake: Any) -> None:
@@ -50,7 +51,7 @@ def test_resume_is_not_stopped_by_a_wake_that_fails(tmp_path):
     leave(url, "e/1", "e/2")
 
     async def work() -> None:
-        app = App(url, model=ScriptedModel([]))
+        app = App(url, model=ScriptedModel([], name=PRICED))
 
         @app.entity("e")
         async def handler(ctx: Ctx, wake: Any) -> None:
@@ -70,7 +71,7 @@ def test_the_sweep_says_what_it_found(tmp_path, caplog):
     handled = asyncio.Event()
 
     async def work() -> None:
-        async with App(url, model=ScriptedModel([])) as app:
+        async with App(url, model=ScriptedModel([], name=PRICED)) as app:
 
             @app.entity("e")
             async def handler(ctx: Ctx, wake: Any) -> None:
@@ -97,7 +98,7 @@ def test_a_turn_that_a_dead_process_left_is_named_when_it_is_marked_failed(tmp_p
 
 def test_what_this_process_sent_is_not_called_unfinished(caplog):
     async def work() -> None:
-        async with App("memory:", model=ScriptedModel([])) as app:
+        async with App("memory:", model=ScriptedModel([], name=PRICED)) as app:
 
             @app.entity("e")
             async def handler(ctx: Ctx, wake: Any) -> None:

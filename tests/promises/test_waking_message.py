@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from muntin import App, BudgetExceeded, Message, Source, ToolCall, Window, assistant, user
 from muntin.runtime.ctx import Ctx
 from muntin.testing import ScriptedModel
+from tests.products import NAMES, PRICED
 from tests.runtime.conftest import memory, run, texts, wakes
 
 EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
+every_name = pytest.mark.parametrize("name", NAMES)
 TIERS = ["pinned", "stable", "slow-changing", "volatile"]
 
 
@@ -45,10 +47,15 @@ MAPPED: dict[str, Callable[[Ctx], Any]] = {
 
 
 def woken(
-    app: App, made: Callable[[Ctx], Any], *payloads: Any, budget: int = 10_000, **options: Any
+    name: str,
+    app: App,
+    made: Callable[[Ctx], Any],
+    *payloads: Any,
+    budget: int = 10_000,
+    **options: Any,
 ) -> list[Window]:
     """Return the windows of an entity whose only source is made of its ctx."""
-    model = ScriptedModel(lambda window: "ok")
+    model = ScriptedModel(lambda window: "ok", name=name)
 
     async def handler(ctx: Ctx) -> None:
         source = Source(lambda: made(ctx), **options)
@@ -60,10 +67,11 @@ def woken(
     return model.windows
 
 
+@every_name
 @pytest.mark.parametrize("made", list(MAPPED))
 @pytest.mark.parametrize("tier", TIERS)
-def test_the_waking_message_is_there_once_in_any_tier_and_any_form(made, tier):
-    windows = woken(memory(), MAPPED[made], "one", "two", "three", max=1_000, cache=tier)
+def test_the_waking_message_is_there_once_in_any_tier_and_any_form(made, tier, name):
+    windows = woken(name, memory(), MAPPED[made], "one", "two", "three", max=1_000, cache=tier)
     for payload, window in zip(("one", "two", "three"), windows, strict=True):
         assert texts(window).count(payload) == 1
         assert window.messages[-1].text == payload
@@ -71,15 +79,16 @@ def test_the_waking_message_is_there_once_in_any_tier_and_any_form(made, tier):
     assert last == ([] if made == "the newest two" else ["one", "two"])
 
 
+@every_name
 @pytest.mark.parametrize("made", ["as it is", "plain dicts", "dicts with positions"])
-def test_the_same_words_said_before_are_not_the_waking_message(made):
-    windows = woken(memory(), MAPPED[made], "yes", "yes", "yes")
+def test_the_same_words_said_before_are_not_the_waking_message(made, name):
+    windows = woken(name, memory(), MAPPED[made], "yes", "yes", "yes")
     assert texts(windows[-1]) == ["yes", "ok", "yes", "ok", "yes"]
 
 
 @pytest.mark.parametrize("made", list(MAPPED))
 def test_what_the_turn_did_before_stands_behind_the_waking_message_once(made):
-    model = ScriptedModel(["one", "two"])
+    model = ScriptedModel(["one", "two"], name=PRICED)
 
     async def handler(ctx: Ctx) -> None:
         ctx.use_context(source_budget=999, sources={"chat": Source(lambda: MAPPED[made](ctx))})
@@ -95,7 +104,7 @@ def test_what_the_turn_did_before_stands_behind_the_waking_message_once(made):
 def test_what_another_turn_said_while_the_message_waited_is_not_lost():
     """The second message arrives while the first is handled; then the first turn runs again."""
     app = memory()
-    model = ScriptedModel(["first", "second", "third"])
+    model = ScriptedModel(["first", "second", "third"], name=PRICED)
 
     @app.entity("e")
     async def handler(ctx: Ctx, wake: Any) -> None:
@@ -114,10 +123,11 @@ def test_what_another_turn_said_while_the_message_waited_is_not_lost():
     assert texts(model.windows[-1]) == ["one", "first", "second", "two"]
 
 
+@every_name
 @pytest.mark.parametrize(("size", "budget"), [(30, 29), (256, 255), (257, 255), (9_000, 100)])
-def test_a_source_budget_too_small_for_the_waking_message_is_an_error_with_both(size, budget):
+def test_a_source_budget_too_small_for_the_waking_message_is_an_error_with_both(size, budget, name):
     with pytest.raises(BudgetExceeded) as caught:
-        woken(memory(), lambda ctx: "text", "w" * size, budget=budget)
+        woken(name, memory(), lambda ctx: "text", "w" * size, budget=budget)
     least = min(256, size)
     assert (caught.value.needed, caught.value.available) == (least, budget)
     assert f"source_budget is {budget:,}" in str(caught.value)
@@ -125,9 +135,10 @@ def test_a_source_budget_too_small_for_the_waking_message_is_an_error_with_both(
     assert "'e/1'" in str(caught.value)
 
 
+@every_name
 @pytest.mark.parametrize("size", [30, 256])
-def test_a_source_budget_that_just_holds_the_waking_message_is_enough(size):
-    (window,) = woken(memory(), lambda ctx: "text" * 100, "w" * size, budget=size)
+def test_a_source_budget_that_just_holds_the_waking_message_is_enough(size, name):
+    (window,) = woken(name, memory(), lambda ctx: "text" * 100, "w" * size, budget=size)
     assert texts(window) == ["w" * size]
 
 
@@ -144,7 +155,7 @@ def test_all_of_a_waking_message_that_was_cut_can_be_read():
         arguments = {"name": "input", "start": 0, "end": 5_000, "snapshot": snapshot}
         return ToolCall("c1", "load_source_range", json.dumps(arguments))
 
-    model = ScriptedModel(reads)
+    model = ScriptedModel(reads, name=PRICED)
 
     async def handler(ctx: Ctx) -> None:
         ctx.use_context(source_budget=1_000, sources={"a": Source("text")})
@@ -160,11 +171,12 @@ def test_all_of_a_waking_message_that_was_cut_can_be_read():
     words=st.lists(st.sampled_from(["yes", "no", "ok", "why?"]), min_size=1, max_size=4),
     made=st.sampled_from(sorted(MAPPED)),
     tier=st.sampled_from(TIERS),
+    name=st.sampled_from(NAMES),
 )
-def test_every_message_is_there_as_often_as_it_was_said(words, made, tier):
+def test_every_message_is_there_as_often_as_it_was_said(words, made, tier, name):
     app = memory()
     app.session("e/1").append(user("before"), assistant("answer"))
-    windows = woken(app, MAPPED[made], *words, max=5_000, cache=tier)
+    windows = woken(name, app, MAPPED[made], *words, max=5_000, cache=tier)
     for n, window in enumerate(windows):
         shown = [m.text for m in window.messages if m.role == "user"]
         said = ["before", *words[: n + 1]]

@@ -18,7 +18,7 @@ from muntin.runtime import Action, Ctx
 from muntin.testing import MemoryStore, ScriptedModel
 from muntin.timeline.store import Store
 from tests.interfaces import LOOKING
-from tests.products import sample
+from tests.products import NAMES, PRICED, sample
 from tests.runtime.conftest import run, texts
 
 EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
@@ -36,7 +36,7 @@ def talk(session: Session, turns: int) -> list[str]:
 
 def app_on(store: str, tmp_path: Path) -> App:
     url = "memory:" if store == "memory" else f"sqlite:///{tmp_path / 'm.db'}"
-    return App(url, model=ScriptedModel(lambda window: "ok"), budget=100_000)
+    return App(url, model=ScriptedModel(lambda window: "ok", name=PRICED), budget=100_000)
 
 
 LOOKS: dict[str, tuple[Callable[[Any], Any], Callable[[list[str]], Any]]] = {
@@ -152,7 +152,7 @@ def test_no_more_is_read_than_is_looked_at(size):
             return items
 
     async def work() -> None:
-        app = App(Watched(), model=ScriptedModel([]))
+        app = App(Watched(), model=ScriptedModel([], name=PRICED))
         talk(app.session("s/1"), size)
         seen: list[Message | None] = []
 
@@ -195,11 +195,12 @@ def test_a_strategy_that_shows_all_shows_all(tmp_path):
     run(work())
 
 
-def test_a_generator_with_all_history_shows_all_that_fits(tmp_path):
+@pytest.mark.parametrize("name", NAMES)
+def test_a_generator_with_all_history_shows_all_that_fits(name, tmp_path):
     async def work() -> None:
         async with app_on("sqlite", tmp_path) as app:
             said = talk(app.session("g"), LONG)
-            model = ScriptedModel(["ok", "ok"])
+            model = ScriptedModel(["ok", "ok"], name=name)
             made = generator(model=model, user="now", history=True)
             await made.run(app=app, session="g")
             assert texts(model.windows[0]) == [*said, "now"]
@@ -219,7 +220,7 @@ def test_a_flow_has_its_window(tmp_path):
     async def work() -> None:
         async with app_on("sqlite", tmp_path) as app:
             said = talk(app.session("f"), LONG)
-            model = ScriptedModel(lambda window: "ok")
+            model = ScriptedModel(lambda window: "ok", name=PRICED)
             seen: list[int] = []
             made = generator(model=model, history=True)
 

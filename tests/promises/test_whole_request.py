@@ -31,6 +31,7 @@ from muntin import (
 from muntin.prompts import stream_generate
 from muntin.runtime import Action, Ctx
 from muntin.testing import ScriptedModel
+from tests.products import PRICED, UNKNOWN
 
 EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 
@@ -59,7 +60,7 @@ def test_a_prompt_of_400_000_tokens_is_not_sent_whatever_the_token_budget():
 
 @pytest.mark.parametrize("asked", [LONG, prompt(messages=[user(LONG)]), prompt(prompt=LONG)])
 def test_the_models_own_budget_holds_in_every_form(asked):
-    model = ScriptedModel(["never"], budget=1_000)
+    model = ScriptedModel(["never"], budget=1_000, name=PRICED)
     with pytest.raises(BudgetExceeded) as caught:
         generate_sync(asked, model=model)
     assert caught.value.available == 1_000
@@ -67,14 +68,14 @@ def test_the_models_own_budget_holds_in_every_form(asked):
 
 
 def test_a_model_that_nothing_is_known_of_has_the_budget_of_all_interfaces():
-    model = ScriptedModel(["never"])
+    model = ScriptedModel(["never"], name=UNKNOWN)
     with pytest.raises(BudgetExceeded) as caught:
         generate_sync(LONG, model=model, tokenizer=len)
     assert (caught.value.needed, caught.value.available) == (2_000_000, 128_000)
 
 
 def test_a_budget_that_is_asked_for_wins_over_the_models():
-    model = ScriptedModel(["yes"], budget=9)
+    model = ScriptedModel(["yes"], budget=9, name=PRICED)
     assert generate_sync("0123456789", model=model, budget=10, tokenizer=len).text == "yes"
     for budget in (9, Budget(10, reserved_tokens=1)):
         with pytest.raises(BudgetExceeded) as caught:
@@ -89,7 +90,7 @@ def test_under_the_budget_of_the_request_contexts_go_by_priority():
         system="own",
         prompt="p" * 20,
     )
-    model = ScriptedModel(["yes"] * 2)
+    model = ScriptedModel(["yes"] * 2, name=PRICED)
     generate_sync(bot, model=model, budget=47, tokenizer=len)
     generate_sync(bot, model=model, budget=46, token_budget=1_000, tokenizer=len)
     texts = [window.messages[0].text for window in model.windows]
@@ -111,7 +112,7 @@ def test_tools_are_part_of_the_request():
     bot = prompt(prompt="p" * 20, tools=[SCHEMA])
     whole = bot.resolve_sync(tokenizer=len).window.tokens
     assert whole > 20
-    model = ScriptedModel(["yes"])
+    model = ScriptedModel(["yes"], name=PRICED)
     generate_sync(bot, model=model, budget=whole, tokenizer=len)
     with pytest.raises(BudgetExceeded, match="the tools"):
         generate_sync(bot, model=model, budget=whole - 1, tokenizer=len)
@@ -119,12 +120,12 @@ def test_tools_are_part_of_the_request():
 
 
 def test_a_run_that_grows_beyond_the_budget_ends_before_it_is_sent():
-    model = ScriptedModel([ToolCall("c1", "look", "{}"), "never"])
+    model = ScriptedModel([ToolCall("c1", "look", "{}"), "never"], name=PRICED)
     with pytest.raises(BudgetExceeded, match=r"'run'.*'look' 64 of 500"):
         generate_sync("go", model=model, tools=[look], budget=160, tokenizer=len)
     assert len(model.windows) == 1
     # A little more room, and the beginning and the end of the result are shown.
-    model = ScriptedModel([ToolCall("c1", "look", "{}"), "done"])
+    model = ScriptedModel([ToolCall("c1", "look", "{}"), "done"], name=PRICED)
     generate_sync("go", model=model, tools=[look], budget=400, tokenizer=len)
     assert "tokens left out" in model.windows[1].messages[-1].text
 
@@ -141,7 +142,7 @@ def test_resolve_and_inspect_know_the_window_of_the_model_they_are_told():
 
 @pytest.mark.parametrize("budget", [-1, 1.5, "many", True])
 def test_a_budget_that_is_none_is_refused(budget):
-    model = ScriptedModel(["never"])
+    model = ScriptedModel(["never"], name=PRICED)
     with pytest.raises(InvalidInput, match=r"budget|Budget"):
         generate_sync("go", model=model, budget=budget)
     with pytest.raises(InvalidInput, match=r"budget|Budget"):
@@ -160,18 +161,20 @@ FORM = len(json.dumps(City.model_json_schema(), separators=(",", ":")))
 def test_the_schema_of_an_answer_is_part_of_the_request():
     bot = prompt(use=[context(id="notes", system="n" * 300)], system="s" * 20, prompt="q" * 10)
     for budget, status in ((FORM + 332, "kept"), (FORM + 331, "dropped")):
-        model = ScriptedModel(['{"name": "Bonn"}'], budget=budget)
+        model = ScriptedModel(['{"name": "Bonn"}'], budget=budget, name=PRICED)
         reply = generate_sync(bot, model=model, output=City, tokenizer=len)
         assert reply.window is not None
         assert reply.window.report["context:notes"].status == status
         assert reply.window.tokens + FORM <= budget
     with pytest.raises(BudgetExceeded) as caught:
-        generate_sync("q" * 10, model=ScriptedModel([], budget=FORM), output=City, tokenizer=len)
+        generate_sync(
+            "q" * 10, model=ScriptedModel([], budget=FORM, name=PRICED), output=City, tokenizer=len
+        )
     assert (caught.value.needed, caught.value.available) == (10, 0)
 
 
 def test_the_schema_of_an_answer_counts_in_a_generator_too():
-    model = ScriptedModel(['{"name": "Bonn"}'], budget=FORM + 100)
+    model = ScriptedModel(['{"name": "Bonn"}'], budget=FORM + 100, name=PRICED)
     notes = {"notes": "n" * 90}
     made = generator(name="g", prompt="s", context=notes, user=lambda i: i, output=City)
 
@@ -186,7 +189,9 @@ def test_the_schema_of_an_answer_counts_in_a_generator_too():
 
 def test_the_stream_holds_the_same_budget():
     async def main() -> None:
-        async for _ in stream_generate(LONG, model=ScriptedModel(["never"]), budget=100):
+        async for _ in stream_generate(
+            LONG, model=ScriptedModel(["never"], name=PRICED), budget=100
+        ):
             raise AssertionError("nothing may be sent")
 
     with pytest.raises(BudgetExceeded):
@@ -222,11 +227,11 @@ def test_a_prompt_holds_the_models_budget_in_every_interface_that_takes_one(inte
         system="s" * 50,
         prompt="p" * 50,
     )
-    model = ScriptedModel(["yes"], budget=140)
+    model = ScriptedModel(["yes"], budget=140, name=PRICED)
     asyncio.run(_with_characters(interface(bot, model)))
     assert model.windows[0].messages == (system("s" * 50 + "\n\n" + "c" * 30), user("p" * 50))
     assert model.windows[0].tokens == 132
-    model = ScriptedModel(["never"], budget=99)
+    model = ScriptedModel(["never"], budget=99, name=PRICED)
     with pytest.raises(BudgetExceeded) as caught:
         asyncio.run(_with_characters(interface(bot, model)))
     assert (caught.value.needed, caught.value.available) == (100, 99)
@@ -258,7 +263,7 @@ def test_a_request_fits_its_budget_or_is_not_sent(contexts, own, said, budget, t
         prompt="p" * said if said else None,
         tools=[SCHEMA] if tools else [],
     )
-    model = ScriptedModel(["yes"], budget=budget)
+    model = ScriptedModel(["yes"], budget=budget, name=PRICED)
     pinned = [each.system for each in uses if each.pinned and each.system]
     least = "\n\n".join(text for text in ["s" * own, *map(str, pinned)] if text)
     beside = said + bot.inspect_sync(tokenizer=len).tool_tokens
