@@ -63,7 +63,9 @@ class Proxy:
             message = await receive()
             body += message.get("body", b"")
             more = bool(message.get("more_body"))
-        response = await self._upstream.open(scope["method"], scope["path"], scope["headers"], body)
+        response = await self._upstream.open(
+            scope["method"], scope["raw_path"], scope["headers"], body
+        )
         try:
             await pass_back(response, send, [], lambda _: None, _nothing)
         finally:

@@ -34,6 +34,18 @@ def gateway(
         str,
         typer.Option(metavar="HOST", help="The address to listen on; else this machine only."),
     ] = "127.0.0.1",
+    token: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            envvar="MUNTIN_GATEWAY_TOKEN",
+            help="Clients must send it in the header x-muntin-token; needed beyond this machine.",
+        ),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A name by which clients call it; may be repeated."),
+    ] = None,
     body_limit: Annotated[
         int, typer.Option(metavar="MB", min=1, help="The largest body of a request.")
     ] = 32,
@@ -54,9 +66,11 @@ def gateway(
     check_installed()
     if not host.strip():
         raise InvalidInput("--host must name an address")
-    with open_store(store) as opened, listen(host, port) as listening:
-        token = new_token()
-        page = make_app(opened, token=token, port=listening.getsockname()[1], base=f"{INSPECTOR}/")
+    if token is not None and not token.strip():
+        raise InvalidInput("--token must not be empty")
+    with open_store(store) as opened, listen(host, port, token) as listening:
+        login = new_token()
+        page = make_app(opened, token=login, port=listening.getsockname()[1], base=f"{INSPECTOR}/")
         server = Gateway(
             upstream,
             budget,
@@ -64,8 +78,10 @@ def gateway(
             most=body_limit * _MEGABYTE,
             seconds=timeout,
             inspector=page,
+            token=token,
+            hosts=allow_host or (),
         )
-        look = address_of(listening, token, f"{INSPECTOR}/")
+        look = address_of(listening, login, f"{INSPECTOR}/")
         address = look.partition(INSPECTOR)[0]
         if as_json:
             addresses = {"url": address, "inspector": look, "upstream": server.upstream.name}

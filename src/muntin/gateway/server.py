@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import hmac
+import ipaddress
 import json
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
 
 from muntin.core.budget import Budget
-from muntin.core.checks import check_count, check_seconds
+from muntin.core.checks import check_count, check_seconds, shown
 from muntin.errors import BudgetExceeded, InvalidInput, MuntinError, needing
 from muntin.fitting import Fitted, Fitter, Recorder
 from muntin.fitting.requests import Form, fit_request, form_of
@@ -27,7 +30,7 @@ from muntin.gateway.conversations import Conversations
 from muntin.gateway.receipts import HEADER, passed, receipt_of
 from muntin.gateway.recording import Recording
 from muntin.gateway.replies import Reading
-from muntin.inspector.server import bind, quiet_server
+from muntin.inspector.server import bind, is_loopback, quiet_server
 from muntin.settings import counter_for
 from muntin.threads import in_thread
 from muntin.timeline.store import Store
@@ -73,12 +76,21 @@ class _Ready:
     fit: _Fit | None = None
 
 
+class _Refusal(Exception):
+    """The gateway does not pass a request on."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
 class Gateway:
     """An ASGI application before a provider: requests to models are fitted, all others pass.
 
     `upstream` is the provider's address, `budget` the tokens of a request, or `fitter` a Fitter
     with more settings. Sessions are recorded into `store`. `inspector` is the app that serves
-    `/muntin/`.
+    `/muntin/`. With a `token` only requests are passed that name it in `x-muntin-token`. Clients
+    call the gateway by an address, as `localhost`, or by a name of `hosts`.
     """
 
     def __init__(
@@ -91,6 +103,8 @@ class Gateway:
         most: int = MOST,
         seconds: float = SECONDS,
         inspector: Any = None,
+        token: str | None = None,
+        hosts: Collection[str] = (),
     ) -> None:
         check_installed()
         from muntin.gateway.upstream import Upstream
@@ -102,6 +116,8 @@ class Gateway:
         self._recording = Recording(recorder, self._conversations)
         self._most = check_count(most, "most")
         self._inspector = inspector
+        self._token = None if token is None else token.encode()
+        self._hosts = {"localhost", *(host.lower() for host in hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -137,12 +153,17 @@ class Gateway:
             await self._inspector({**scope, "path": scope["path"][len(INSPECTOR) :]}, receive, send)
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        from starlette.requests import ClientDisconnect
+
         form = form_of(scope["path"]) if scope["method"] == "POST" else None
-        body = await self._body(scope, receive)
-        if body is None:
-            size = f"{self._most:,}"
-            await _tell(send, 413, f"the body is larger than {size} bytes", form)
+        try:
+            self._check(scope)
+            body = await self._body(scope, receive)
+        except _Refusal as refusal:
+            await _tell(send, refusal.status, str(refusal), form)
             return
+        except ClientDisconnect:
+            return  # a part of a request is no request
         # If the client leaves while the answer is awaited, the answer is not needed any more.
         passing = asyncio.create_task(self._answered(scope, form, body, send))
         leaving = asyncio.create_task(_left(receive))
@@ -155,22 +176,35 @@ class Gateway:
         if not passing.cancelled():
             passing.result()
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """Read a body; None if it is too large."""
-        length = dict(scope["headers"]).get(b"content-length", b"0")
-        if length.isdigit() and int(length) > self._most:
-            return None
+    def _check(self, scope: Scope) -> None:
+        """Refuse what is not for the provider, or comes from a client that may not ask."""
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        if scope["method"] == "CONNECT" or not self.upstream.takes(_target(scope)):
+            raise _Refusal(400, "the target of a request is a path of the provider's server")
+        host = _host_of(headers.get(b"host", b"").decode("latin-1"))
+        if not _is_address(host) and host not in self._hosts:
+            # A page elsewhere may have had its own name point here.
+            raise _Refusal(421, "it is not known by this host name; start it with --allow-host")
+        token = headers.get(b"x-muntin-token", b"")
+        if self._token is not None and not hmac.compare_digest(token, self._token):
+            raise _Refusal(401, "the header x-muntin-token is missing or wrong")
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        """Return the whole body of a request."""
+        from starlette.requests import Request
+
+        request = Request(scope, receive)
+        too_large = _Refusal(413, f"the body is larger than {self._most:,} bytes")
+        length = request.headers.get("content-length", "")
+        if length.isdecimal() and int(length) > self._most:
+            raise too_large
         pieces, size = [], 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return b""
-            pieces.append(message.get("body", b""))
-            size += len(pieces[-1])
+        async for piece in request.stream():
+            pieces.append(piece)
+            size += len(piece)
             if size > self._most:
-                return None
-            if not message.get("more_body"):
-                return b"".join(pieces)
+                raise too_large
+        return b"".join(pieces)
 
     async def _answered(self, scope: Scope, form: Form | None, body: bytes, send: Send) -> None:
         """Send a request on, and its answer back."""
@@ -234,8 +268,8 @@ class Gateway:
             )
         except BudgetExceeded:
             raise
-        except (MuntinError, ValueError, RecursionError) as error:
-            return _Ready(body, passed(f"it cannot be read: {error}"))
+        except Exception as error:  # the provider will say what is wrong with it
+            return _Ready(body, passed(f"it cannot be read: {_reason(error)}"))
         fitted = outcome.fitted
         assert fitted is not None  # a request that passes has returned above
         changed = outcome.body is not data
@@ -252,11 +286,30 @@ def _bytes(body: Mapping[str, Any]) -> bytes:
         return json.dumps(body, separators=(",", ":")).encode()
 
 
-def _target(scope: Scope) -> str:
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, MuntinError | ValueError) else type(error).__name__
+
+
+def _host_of(header: str) -> str:
+    """Return the host of the header `Host`, without its port; empty if it has none."""
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_address(host: str) -> bool:
+    try:
+        return bool(ipaddress.ip_address(host))
+    except ValueError:
+        return False
+
+
+def _target(scope: Scope) -> bytes:
     """Return the path and the query of a request, unchanged."""
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     query: bytes = scope.get("query_string", b"")
-    return (path.partition(b"?")[0] + (b"?" + query if query else b"")).decode("latin-1")
+    return path.partition(b"?")[0] + (b"?" + query if query else b"")
 
 
 def _no_reply() -> None:
@@ -271,7 +324,13 @@ async def _left(receive: Receive) -> None:
 
 async def _tell(send: Send, status: int, why: str, form: Form | None = None) -> None:
     """Answer with an error, in the form that the API's clients read."""
-    kinds = {400: "invalid_request_error", 413: "request_too_large", 404: "not_found_error"}
+    kinds = {
+        400: "invalid_request_error",
+        401: "authentication_error",
+        404: "not_found_error",
+        413: "request_too_large",
+        421: "invalid_request_error",
+    }
     kind = kinds.get(status, "upstream_unavailable")
     error: dict[str, Any] = {"message": f"muntin gateway: {why}", "type": kind}
     answer: dict[str, Any] = {"error": {**error, "param": None, "code": kind}}
@@ -290,8 +349,16 @@ async def _answer(send: Send, status: int, body: bytes, headers: list[tuple[byte
 # Serving.
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; `port` 0 takes any free port."""
+def listen(host: str, port: int, token: str | None = None) -> socket.socket:
+    """Return a socket that listens; `port` 0 takes any free port.
+
+    Beyond this machine it listens only with a `token`.
+    """
+    if token is None and not is_loopback(host):
+        raise InvalidInput(
+            f"on {shown(host)} everybody who reaches the gateway could use it: give a --token, "
+            "which clients send in the header x-muntin-token, or listen on 127.0.0.1"
+        )
     return bind(host, port, f"{host} port {port}")
 
 

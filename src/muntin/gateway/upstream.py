@@ -1,13 +1,14 @@
 """The way to the provider and back: headers, bytes, and what happens when one side leaves.
 
-Knows nothing of the bodies. Needs the extra `gateway`.
+Owns that no request reaches another server, or leaves the path of the provider's address. Knows
+nothing of the bodies. Needs the extra `gateway`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 import httpx2
 
@@ -36,7 +37,7 @@ class Away(Exception):
 
 
 class Upstream:
-    """A provider's server by its address."""
+    """A provider's server by its address, to which requests go whatever their targets are."""
 
     def __init__(self, url: str, *, seconds: float) -> None:
         parts = urlsplit(url)
@@ -49,31 +50,56 @@ class Upstream:
                 "an upstream is an address without user, question mark and fragment; clients send "
                 "their own keys"
             )
-        self.url = url.rstrip("/")
-        # The address without secrets.
         self.name = f"{parts.scheme}://{parts.netloc}"
+        self._url = httpx2.URL(url)
+        self._path = self._url.raw_path.rstrip(b"/")
         self._client = httpx2.AsyncClient(
             timeout=httpx2.Timeout(seconds, connect=min(10.0, seconds), pool=None),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=256),
         )
 
+    def takes(self, target: bytes) -> bool:
+        """Say whether a target is a path of this server that does not leave the address's path."""
+        path = target.partition(b"?")[0]
+        return path.startswith(b"/") and not (self._path and _climbs(path))
+
     async def open(
-        self, method: str, path: str, headers: Iterable[Header], body: bytes
+        self, method: str, target: bytes, headers: Iterable[Header], body: bytes
     ) -> httpx2.Response:
-        """Send a request and return its response, whose body has not been read."""
+        """Send a request and return its response, whose body has not been read.
+
+        The target is sent byte for byte behind the address's path; it does not become a part of an
+        address that is read again.
+        """
+        if not self.takes(target):
+            raise ValueError("the target is no path of this server")
         request = httpx2.Request(
-            method, f"{self.url}{path}", headers=_forwarded(headers), content=body or None
+            method,
+            self._url,
+            headers=_forwarded(headers),
+            content=body or None,
+            extensions={"target": self._path + target},
         )
         try:
             return await self._client.send(request, stream=True)
         except httpx2.TimeoutException as error:
             raise Away(f"{self.name} did not answer in time", late=True) from error
-        except (httpx2.TransportError, httpx2.InvalidURL) as error:
+        except httpx2.TransportError as error:
             raise Away(f"{self.name} cannot be reached ({type(error).__name__})") from error
 
     async def close(self) -> None:
         """Close all connections."""
         await self._client.aclose()
+
+
+def _climbs(path: bytes) -> bool:
+    """Say whether a server that folds dots, even encoded ones, would leave the folder of a path."""
+    depth = 0
+    for segment in unquote_to_bytes(path).replace(b"\\", b"/").split(b"/"):
+        depth += -1 if segment == b".." else segment not in (b"", b".")
+        if depth < 0:
+            return True
+    return False
 
 
 def _forwarded(headers: Iterable[Header]) -> list[Header]:

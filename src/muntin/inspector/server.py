@@ -251,20 +251,22 @@ class _Guard:
 # Serving.
 
 
+def is_loopback(host: str) -> bool:
+    """Say whether an address is of this machine itself."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def check_loopback(host: str) -> str:
     """Return an address of this machine itself; refuse all others."""
-    if host == "localhost":
-        return HOST
-    try:
-        local = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        local = False
-    if not local:
+    if not is_loopback(host):
         raise InvalidInput(
             f"the inspector listens on this machine only (127.0.0.1 or ::1), not on {shown(host)}; "
             "from elsewhere, forward the port: ssh -L 8765:127.0.0.1:8765 this-machine"
         )
-    return host
+    return HOST if host == "localhost" else host
 
 
 def listen(host: str = HOST, port: int = PORT) -> socket.socket:
