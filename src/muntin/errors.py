@@ -86,12 +86,22 @@ class MuntinError(Exception):
     _fact: ClassVar[str | None] = None
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*(_bounded(each) if isinstance(each, str) else each for each in args))
+        super().__init__(*(_bounded(arg) if isinstance(arg, str) else arg for arg in args))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # From its text and its attributes: the constructors of subclasses take something else.
+        return _restored, (type(self), self.args), self.__dict__
 
     @property
     def fact(self) -> str:
         """What happened, without advice: the text for a model about a turn that failed."""
         return str(self) if self._fact is None else self._fact
+
+
+def _restored(kind: type[MuntinError], args: tuple[object, ...]) -> MuntinError:
+    error = kind.__new__(kind)
+    error.args = args
+    return error
 
 
 def _bounded(text: str) -> str:
@@ -108,8 +118,8 @@ def error_text(error: BaseException) -> str:
 
 def error_fact(error: BaseException) -> str:
     """Return an error as text for a model: in one line, without advice."""
-    told = error.fact if isinstance(error, MuntinError) else error
-    return f"{type(error).__name__}: {told}".partition("\n")[0][:500]
+    text = error.fact if isinstance(error, MuntinError) else error
+    return f"{type(error).__name__}: {text}".partition("\n")[0][:500]
 
 
 class InvalidInput(MuntinError, ValueError):
@@ -146,9 +156,6 @@ class PromptFileError(InvalidInput):
         self.reason = reason
         super().__init__(f"{file}:{line}: {reason}" if line is not None else f"{file}: {reason}")
 
-    def __reduce__(self) -> tuple[type[PromptFileError], tuple[str, int | None, str]]:
-        return type(self), (self.file, self.line, self.reason)
-
 
 class TokenizerError(MuntinError):
     """A tokenizer raised, or returned something that is not a count.
@@ -180,7 +187,7 @@ def needing(what: str) -> Iterator[None]:
 def _parts(needed: int, report: ReportLike) -> str:
     """Name the parts of a window, with tokens that add up to `needed`."""
     parts = [(repr(slot.name), slot.tokens_kept) for slot in report.slots]
-    told = {repr(slot.name): slot.detail for slot in report.slots if slot.detail}
+    details = {repr(slot.name): slot.detail for slot in report.slots if slot.detail}
     parts += [
         ("the tools", report.tools_tokens),
         ("what joins texts", report.joined_tokens),
@@ -189,7 +196,7 @@ def _parts(needed: int, report: ReportLike) -> str:
     ]
     parts.append(("the rest of the request", needed - sum(tokens for _, tokens in parts)))
     return ", ".join(
-        f"{name} {tokens:,}" + (f" ({told[name]})" if name in told else "")
+        f"{name} {tokens:,}" + (f" ({details[name]})" if name in details else "")
         for name, tokens in parts
         if tokens
     )
@@ -211,26 +218,23 @@ class BudgetExceeded(MuntinError):
         self.report = report
         self.why = why
         if why is not None:
-            told = why
+            text = why
         elif needed > available:
-            told = (
+            text = (
                 f"the window needs {needed:,} tokens but only {available:,} are available; "
                 f"what could not shrink further: {_parts(needed, report)}. "
                 "Raise the budget or shorten these. "
                 "To encode a window of slots anyway, pass strict=False."
             )
         else:
-            asked = ", ".join(
+            sizes = ", ".join(
                 f"{slot.name!r} {slot.tokens_asked:,}" for slot in report.slots if slot.tokens_asked
             )
-            told = (
+            text = (
                 f"a window of {available:,} tokens has room for nothing; "
-                f"the slots ask for: {asked}. Raise the budget."
+                f"the slots ask for: {sizes}. Raise the budget."
             )
-        super().__init__(told)
-
-    def __reduce__(self) -> tuple[type[BudgetExceeded], tuple[Any, ...]]:
-        return type(self), (self.needed, self.available, self.report, self.why)
+        super().__init__(text)
 
 
 class StoreError(MuntinError):
@@ -258,9 +262,6 @@ class TurnLost(StoreError):
             "process has taken it over"
         )
 
-    def __reduce__(self) -> tuple[type[TurnLost], tuple[str, int]]:
-        return type(self), (self.session, self.turn)
-
 
 class Overtaken(StoreError):
     """Another process has written to a session since it was read; nothing was written."""
@@ -271,9 +272,6 @@ class Overtaken(StoreError):
             f"session {session!r} was written to by another process since it was read; read it "
             "again, and write what is new then"
         )
-
-    def __reduce__(self) -> tuple[type[Overtaken], tuple[str]]:
-        return type(self), (self.session,)
 
 
 class TurnEnded(MuntinError):
@@ -289,9 +287,6 @@ class TurnEnded(MuntinError):
             "written or run through it. Write before the turn ends, or begin another"
         )
 
-    def __reduce__(self) -> tuple[type[TurnEnded], tuple[str, int]]:
-        return type(self), (self.session, self.turn)
-
 
 class Deadlock(MuntinError):
     """Something would wait for itself, without end; `cycle` names who waits for whom."""
@@ -302,9 +297,6 @@ class Deadlock(MuntinError):
         self.cycle = tuple(cycle)
         self.advice = advice
         super().__init__(f"waiting would never end: {' → '.join(self.cycle)}. {advice}")
-
-    def __reduce__(self) -> tuple[type[Deadlock], tuple[tuple[str, ...], str]]:
-        return type(self), (self.cycle, self.advice)
 
 
 class Overloaded(MuntinError):
@@ -320,9 +312,6 @@ class TimedOut(MuntinError, TimeoutError):
         self.what = what
         self.seconds = seconds
         super().__init__(f"{what} took longer than {seconds:g} s")
-
-    def __reduce__(self) -> tuple[type[TimedOut], tuple[str, float]]:
-        return type(self), (self.what, self.seconds)
 
 
 class StepLimit(MuntinError):
@@ -347,9 +336,6 @@ class StepLimit(MuntinError):
         still = f"; the model still calls {calls}" if calls else ""
         return f"no answer after {self.max_steps} steps{still}"
 
-    def __reduce__(self) -> tuple[type[StepLimit], tuple[Any, ...]]:
-        return type(self), (self.max_steps, self.reply, self.messages)
-
 
 class OutputInvalid(MuntinError):
     """The model's answer does not have the form asked for, and neither has its second attempt.
@@ -365,9 +351,6 @@ class OutputInvalid(MuntinError):
             f"the answer is not a valid {name}, nor could the model repair it "
             f"(finish_reason {reply.finish_reason!r}): {problem}"
         )
-
-    def __reduce__(self) -> tuple[type[OutputInvalid], tuple[str, str, ReplyLike]]:
-        return type(self), (self.name, self.problem, self.reply)
 
 
 class UnknownAsset(MuntinError, KeyError):
@@ -408,15 +391,11 @@ class ProviderError(MuntinError):
         self.retry_after = retry_after
         self.passing = self._passes or status in OVERLOADED if passing is None else passing
         code = f" ({status})" if status is not None else ""
-        told = f"{provider}/{model}{code}: {message}"
+        text = f"{provider}/{model}{code}: {message}"
         if self.passing:
             when = "later" if retry_after is None else f"in {retry_after:g} s"
-            told = f"{told.rstrip('.')}; try again {when}"
-        super().__init__(told)
-
-    def __reduce__(self) -> tuple[type[ProviderError], tuple[Any, ...]]:
-        given = (self.provider, self.model, self.status, self.message)
-        return type(self), (*given, self.retry_after, self.passing)
+            text = f"{text.rstrip('.')}; try again {when}"
+        super().__init__(text)
 
     @property
     def fact(self) -> str:
@@ -463,6 +442,3 @@ class StrategyError(MuntinError):
     def fact(self) -> str:
         """Which hook failed."""
         return f"the strategy's {self.hook} failed"
-
-    def __reduce__(self) -> tuple[type[StrategyError], tuple[str, str]]:
-        return type(self), (self.hook, self.problem)
