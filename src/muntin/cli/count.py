@@ -18,15 +18,13 @@ from muntin.cli.terminal import (
     progress,
     safe,
 )
-from muntin.cli.transcripts import exported_messages, is_header, read_bytes
+from muntin.cli.transcripts import Chat, NotAChat, read_bytes, read_chats
 from muntin.core.counting.counter import Counter
 from muntin.core.counting.exact import hf_tokenizer
-from muntin.core.forms import joins_others, messages_from
-from muntin.core.message import Message
+from muntin.core.forms import messages_from
 from muntin.core.profile import Profile
 from muntin.errors import InvalidInput, MissingExtra, UnknownModel
 from muntin.providers.names import context_window
-from muntin.timeline.lines import Lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,57 +130,34 @@ def _attachment_tokens(pairs: Iterable[str]) -> dict[str, int] | None:
 def _count(path: Path, counter: Counter, *, as_text: bool) -> Count:
     name = str(path)
     data = read_bytes(path)
-    values = None if as_text else _chats(data)
-    if values is None:
+    chats = None if as_text else _chats(data, name)
+    if chats is None:
         try:
             return Count(name, "text", counter.text_once(data.decode()))
         except UnicodeDecodeError as error:
             raise InvalidInput(f"{name}: not UTF-8 text (byte {error.start:,})") from error
     try:
-        messages = _messages(values)
-        tools = [tool for value in values for tool in _tools(value)]
+        messages = messages_from([message for chat in chats for message in chat.messages], first=1)
+        tools = [tool for chat in chats for tool in _tools(chat)]
     except InvalidInput as error:
         raise InvalidInput(f"{name}: {error}") from error
     tokens = sum(counter.message(message) for message in messages) + counter.beside(tools)
     return Count(name, "chat", tokens, len(messages))
 
 
-def _chats(data: bytes) -> list[Any] | None:
-    """Return the JSON values of a file that holds chats, None for another file."""
+def _chats(data: bytes, name: str) -> list[Chat] | None:
+    """Return the chats of a file, None for a file of something else."""
     if not data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"[")):
         return None
     try:
-        values = list(Lines(data.splitlines(keepends=True)))
-    except InvalidInput:
+        chats = read_chats(data, name)
+    except NotAChat:
         return None
-    return values if is_header(values[0]) or all(map(_is_chat, values)) else None
+    return chats if any(chat.messages for chat in chats) else None
 
 
-def _is_chat(value: object) -> bool:
-    """Say whether a value is a message, a list of messages, or has messages under `messages`."""
-    if isinstance(value, dict):
-        return _is_message(value) or _is_chat(value.get("messages"))
-    return isinstance(value, list) and bool(value) and all(map(_is_message, value))
-
-
-def _is_message(value: object) -> bool:
-    return isinstance(value, dict) and ("role" in value or "parts" in value or joins_others(value))
-
-
-def _messages(values: list[Any]) -> list[Message]:
-    if is_header(values[0]):
-        return [message for _, message in exported_messages(values)]
-    messages: list[Any] = []
-    for value in values:
-        chat = value.get("messages", value) if isinstance(value, dict) else value
-        messages += [chat] if isinstance(chat, dict) else chat
-    return messages_from(messages, first=1)
-
-
-def _tools(value: object) -> list[Mapping[str, Any]]:
-    tools = value.get("tools") if isinstance(value, dict) else None
-    if not tools:
-        return []
+def _tools(chat: Chat) -> list[Mapping[str, Any]]:
+    tools = chat.tools or []
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise InvalidInput("'tools' must be a list of schemas")
     return tools

@@ -7,21 +7,19 @@ Typer reads them when the command runs.
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from muntin.cli.options import AsJson
 from muntin.cli.terminal import failing, naming, print_json, progress, safe_text, say
-from muntin.cli.transcripts import exported_messages, is_header, read_bytes
-from muntin.core.message import MessageLike
+from muntin.cli.transcripts import read_bytes, read_chats
+from muntin.core.message import MessageLike, role_of
 from muntin.core.planning.slot import Stepped
 from muntin.errors import InvalidInput
 from muntin.simulator import simulate_trace
 from muntin.simulator.run import PolicyLike
-from muntin.timeline.lines import Lines
 
-SYSTEM = ("system", "developer")
 DEFAULT_POLICIES = ("exact", "stepped", "full")
 
 
@@ -79,33 +77,9 @@ def read_trace(path: Path) -> list[MessageLike]:
 
     Several conversations become one, in order; system messages of later ones are left out.
     """
-    lines = Lines(read_bytes(path).splitlines(keepends=True))
-    export: list[Any] = []
     messages: list[MessageLike] = []
-    try:
-        for number, value in enumerate(lines):
-            if export or (not number and is_header(value)):
-                export.append(value)
-            elif isinstance(value, dict) and "role" in value:
-                messages.append(value)
-            else:
-                chat = value.get("messages") if isinstance(value, dict) else value
-                if not isinstance(chat, list) or not all(
-                    isinstance(message, dict) for message in chat
-                ):
-                    raise InvalidInput(
-                        "neither a message, nor a list of messages, nor an object with 'messages'"
-                    )
-                messages += [m for m in chat if not messages or m.get("role") not in SYSTEM]
-    except InvalidInput as error:
-        name = "<stdin>" if str(path) == "-" else path
-        raise InvalidInput(f"{name}{lines.place}: {error}") from error
-    try:
-        for session, message in exported_messages(export):
-            if session == 1 or message.role not in SYSTEM:
-                messages.append(message)
-    except InvalidInput as error:
-        raise InvalidInput(f"{path}: {error}") from error
+    for chat in read_chats(read_bytes(path), "<stdin>" if str(path) == "-" else str(path)):
+        messages += [m for m in chat.messages if not messages or role_of(m) != "system"]
     return messages
 
 
