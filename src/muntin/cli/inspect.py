@@ -12,10 +12,10 @@ from typing import Annotated
 
 import typer
 
-from muntin.cli.options import Port, Store, check_not_empty
+from muntin.cli.options import Port, Store, existing_store
 from muntin.cli.terminal import failing, note, print_json
 from muntin.inspector.server import address_of, check_installed, listen, new_token, serve
-from muntin.timeline.store import DEFAULT_URL, open_store
+from muntin.timeline.store import DEFAULT_URL
 
 # How long a browser may take to start.
 _READ_SECONDS = 60.0
@@ -39,8 +39,7 @@ def inspect(
     on this machine until Ctrl-C; its address holds a token.
     """
     check_installed()
-    check_not_empty(store)
-    with open_store(store, create=False) as opened, listen(host, port) as listening:
+    with existing_store(store) as opened, listen(host, port) as listening:
         token = new_token()
         address = address_of(listening, token)
         if as_json:

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from muntin.cli.options import Store, check_not_empty
+from muntin.cli.options import Store, existing_store
 from muntin.cli.terminal import failing
 from muntin.mcp import mcp_server
-from muntin.timeline.store import DEFAULT_URL, open_store
+from muntin.timeline.store import DEFAULT_URL
 
 
 @failing()
@@ -23,6 +23,5 @@ def mcp(
     said, read it again, and see what its last window held. Nothing is written, and no other
     session can be read.
     """
-    check_not_empty(store)
-    with open_store(store, create=False) as opened:
+    with existing_store(store) as opened:
         mcp_server(opened, session).run()

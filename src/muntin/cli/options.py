@@ -1,6 +1,8 @@
 """Options that several commands have, and their checks."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,6 +10,8 @@ import typer
 
 from muntin.core.checks import shown
 from muntin.errors import InvalidInput
+from muntin.timeline.store import Store as OpenStore
+from muntin.timeline.store import open_store
 
 # A scheme of two letters or more; one letter is a Windows drive.
 _SCHEME = re.compile(r"[A-Za-z][\w+.-]+:")
@@ -34,10 +38,18 @@ def store_address(text: str | None) -> str | None:
     )
 
 
-def check_not_empty(url: str) -> None:
-    """Refuse a store in memory, which has nothing to read."""
+def check_lasting(url: str) -> None:
+    """Refuse a store in memory, which is gone when the command ends."""
     if url.startswith("memory"):
-        raise InvalidInput(f"{url!r} is empty in a new process; name a file or a server")
+        raise InvalidInput(f"{url!r} is gone when the command ends; name a file or a server")
+
+
+@contextmanager
+def existing_store(url: str) -> Iterator[OpenStore]:
+    """Open a store to read from; a missing store is not made."""
+    check_lasting(url)
+    with open_store(url, create=False) as store:
+        yield store
 
 
 def check_url(text: str | None) -> str | None:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from muntin.cli.options import Store as At
+from muntin.cli.options import check_lasting, existing_store
 from muntin.cli.terminal import (
     console,
     failing,
@@ -65,7 +66,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the sessions of a store, by id."""
-    with _existing(store) as opened:
+    with failing(), existing_store(store) as opened:
         infos = list(_all_sessions(opened, limit + 1))
         if as_json:
             print_json([_info_to_dict(info) for info in infos[:limit]])
@@ -83,7 +84,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show the newest items of a session, turn by turn."""
-    with _existing(store) as opened:
+    with failing(), existing_store(store) as opened:
         info = _session(opened, id)
         items = opened.read(id, newest=limit)
         first = min((item.turn for item in items), default=1)
@@ -111,7 +112,7 @@ def search(
 
     QUERY is a question, words, or an identifier.
     """
-    with _existing(store) as opened:
+    with failing(), existing_store(store) as opened:
         _session(opened, id)
         excerpts = find(Session(id, store=opened, mend=False), query, limit, keep=False)
         if as_json:
@@ -140,7 +141,7 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write a session as JSON Lines, without loss."""
-    with _existing(store) as opened:
+    with failing(), existing_store(store) as opened:
         if (id is None) != all_:
             raise InvalidInput("give the id of a session, or --all")
         ids = [id] if id is not None else (info.id for info in _all_sessions(opened))
@@ -215,7 +216,7 @@ def prune(
 
     Also removes what interrupted imports left behind. Messages are kept.
     """
-    with _existing(store) as opened:
+    with failing(), existing_store(store) as opened:
         if days is None and megabytes is None:
             raise InvalidInput("say what to forget: --days or --megabytes")
         before = None if days is None else datetime.now(UTC) - timedelta(days=days)
@@ -237,7 +238,7 @@ def vacuum(store: At = DEFAULT_URL, as_json: AsJson = False) -> None:
 
     What was deleted cannot be recovered afterwards. Other processes wait until it is done.
     """
-    with _existing(store) as opened:
+    with failing(), existing_store(store) as opened:
         opened.vacuum()
         if as_json:
             print_json({"store": opened.name})
@@ -246,21 +247,6 @@ def vacuum(store: At = DEFAULT_URL, as_json: AsJson = False) -> None:
 
 
 # Stores.
-
-
-def _check_lasting(url: str) -> None:
-    """Refuse a store in memory, which is gone when the command ends."""
-    if url.startswith("memory"):
-        raise InvalidInput(f"{url!r} is gone when the command ends; name a file or a server")
-
-
-@contextmanager
-def _existing(url: str) -> Iterator[Store]:
-    """Open a store to read from; a missing store is not made."""
-    with failing():
-        _check_lasting(url)
-        with open_store(url, create=False) as store:
-            yield store
 
 
 def _session(store: Store, id: str) -> SessionInfo:
@@ -318,7 +304,7 @@ def _write_file(path: Path, lines: Iterable[bytes]) -> None:
 @contextmanager
 def _new_store(url: str) -> Iterator[Store]:
     """Open a store to import into; a new file is removed again if nothing came in."""
-    _check_lasting(url)
+    check_lasting(url)
     new_file: str | None = None
     if url.startswith("sqlite"):
         from muntin.timeline.store.sql.address import read_address
