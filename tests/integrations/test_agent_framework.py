@@ -12,7 +12,8 @@ from bench.frameworks.agent_framework import agent
 from bench.frameworks.stage import Stage, played
 from muntin.errors import BudgetExceeded
 from muntin.fitting import Fitted
-from muntin.integrations.agent_framework import FRONTIER, MuntinMiddleware
+from muntin.integrations.agent_framework import MuntinMiddleware
+from muntin.integrations.shared import FRONTIER
 from tests.integrations.contract import BUDGET, check, check_fits, check_same_bytes
 
 LONG = "A sentence that says nothing. " * 40

@@ -27,7 +27,8 @@ from bench.frameworks.google_adk import APP, GIVEN, runner, say
 from bench.frameworks.stage import Stage, lookers, played
 from muntin.errors import BudgetExceeded
 from muntin.fitting import Fitted
-from muntin.integrations.google_adk import FRONTIER, MuntinPlugin
+from muntin.integrations.google_adk import MuntinPlugin
+from muntin.integrations.shared import FRONTIER
 from tests.integrations.contract import BUDGET, check, check_fits, check_same_bytes
 
 LONG = "A sentence that says nothing. " * 40

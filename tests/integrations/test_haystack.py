@@ -23,7 +23,8 @@ from bench.frameworks.haystack import MODEL, agent, say
 from bench.frameworks.stage import Stage, played
 from muntin.errors import BudgetExceeded, InvalidInput
 from muntin.fitting import Fitted, Fitter
-from muntin.integrations.haystack import FRONTIER, MuntinHook, MuntinRestore
+from muntin.integrations.haystack import MuntinHook, MuntinRestore
+from muntin.integrations.shared import FRONTIER
 from tests.integrations.contract import BUDGET, check, check_fits, check_same_bytes
 
 LONG = "A sentence that says nothing. " * 40

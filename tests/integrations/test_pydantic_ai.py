@@ -28,7 +28,8 @@ from pydantic_ai.usage import UsageLimits
 from bench.frameworks.stage import Stage, lookers, played
 from muntin.errors import BudgetExceeded
 from muntin.fitting import Fitted, Fitter
-from muntin.integrations.pydantic_ai import FRONTIER, MuntinContext, pieces_of
+from muntin.integrations.pydantic_ai import MuntinContext, pieces_of
+from muntin.integrations.shared import FRONTIER
 from tests.integrations.contract import BUDGET, check, check_fits, check_same_bytes
 
 LONG = "A sentence that says nothing. " * 40
@@ -121,7 +122,7 @@ def test_a_shortened_retry_is_sent_as_it_was_counted():
     sent = fitted(1_200, messages, told=told)
     again = Fitter(1_000_000, results=None).fit(pieces_of(sent))
     assert again.window.tokens == told[0].window.tokens
-    assert told[0].window.report["run"].status == "trimmed"
+    assert told[0].window.report["run"].status in ("trimmed", "stubbed")
 
 
 def test_of_a_request_with_several_parts_only_those_that_fit_are_sent():

@@ -16,7 +16,8 @@ from bench.frameworks.stage import Stage, lookers, played
 from bench.frameworks.strands import agent
 from muntin.errors import BudgetExceeded
 from muntin.fitting import Fitted, Fitter
-from muntin.integrations.strands import FRONTIER, MuntinPlugin
+from muntin.integrations.shared import FRONTIER
+from muntin.integrations.strands import MuntinPlugin
 from tests.integrations.contract import BUDGET, check, check_fits, check_same_bytes
 
 LONG = "A sentence that says nothing. " * 40

@@ -11,21 +11,27 @@ sent without this name; otherwise the beginning of the next request would change
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from copy import copy
 from typing import Any
 
 from muntin.core.message import Message as Counted
 from muntin.errors import needing
-from muntin.fitting import Fitted, Piece, Pieces, Placed
-from muntin.integrations.shared import Hook, call, model_name, parted, rejoined
-from muntin.wire.lists import piece
+from muntin.fitting import Fitted, Placed
+from muntin.integrations.shared import (
+    FRONTIER,
+    BlockForm,
+    Hook,
+    answer,
+    call,
+    content_of,
+    model_name,
+    rewritten,
+)
+from muntin.wire.lists import with_fields
 
 with needing("muntin.integrations.agent_framework needs: pip install 'muntin[agent-framework]'"):
     from agent_framework import ChatContext, ChatMiddleware, Content, Message
 
 __all__ = ["MuntinMiddleware"]
-
-FRONTIER = "muntin_frontier"
 
 
 class MuntinMiddleware(Hook, ChatMiddleware):
@@ -56,7 +62,7 @@ class MuntinMiddleware(Hook, ChatMiddleware):
         fitted = await self.recorded(lambda: self.fitted(context))
         if context.session is not None:
             context.session.state[FRONTIER] = fitted.frontier
-        context.messages = written(context.messages, fitted)
+        context.messages = _written(context.messages, fitted)
         await call_next()
 
     def fitted(self, context: ChatContext) -> Fitted:
@@ -65,7 +71,7 @@ class MuntinMiddleware(Hook, ChatMiddleware):
         instructions = options.get("instructions")
         session = context.session
         return self.fit(
-            pieces_of(context.messages),
+            _FORM.pieces(context.messages),
             options.get("tools") or (),
             context,
             system=[Counted("system", instructions)] if instructions else (),
@@ -73,71 +79,42 @@ class MuntinMiddleware(Hook, ChatMiddleware):
         )
 
 
-# Reading.
+def _read_result(content: Any, _number: int, _place: int) -> dict[str, Any]:
+    # The text that the clients send.
+    text = content.result if isinstance(content.result, str) else str(content.result or "")
+    return {"role": "tool", "tool_call_id": content.call_id, "content": text}
 
 
-def pieces_of(messages: Sequence[Any]) -> Pieces:
-    """Return the pieces: each result of a message is one, any other message is one.
-
-    The reference is the message's number and its content's, None for a whole message.
-    """
-    return parted(messages, _count, _read)
-
-
-def _count(message: Any) -> int:
-    return len(_results(message)) or 1
+def _read_rest(message: Any, contents: Sequence[Any], _number: int) -> dict[str, Any]:
+    calls = [
+        call(content.call_id, content.name, content.arguments or "{}")
+        for content in contents
+        if content.type == "function_call"
+    ]
+    parts = [part for content in contents for part in _parts(content)]
+    return answer(str(message.role), content_of(parts, joint=None), calls)
 
 
-def _results(message: Any) -> list[int]:
-    """Return which contents of a message are results; either all are, or none is."""
-    kinds = [content.type == "function_result" for content in message.contents]
-    return list(range(len(kinds))) if kinds and all(kinds) else []
+def _parts(content: Any) -> Sequence[dict[str, Any]]:
+    """Return what a content is in the form of Chat Completions; calls stand beside it."""
+    if content.type == "text":
+        return [{"type": "text", "text": content.text}] if content.text else []
+    if content.type in ("uri", "data") and str(content.media_type).startswith("image/"):
+        return [{"type": "image_url", "image_url": {"url": content.uri}}]
+    if content.type in ("function_call", "usage"):
+        return []
+    return [{"type": content.type, "value": content.to_json()}]
 
 
-def _read(message: Any, number: int) -> Sequence[Piece]:
-    results = _results(message)
-    if not results:
-        return [piece(_as_dict(message), (number, None))]
-    pieces = []
-    for at in results:
-        result = message.contents[at]
-        # The text that the clients send.
-        text = result.result if isinstance(result.result, str) else str(result.result or "")
-        data = {"role": "tool", "tool_call_id": result.call_id, "content": text}
-        pieces.append(piece(data, (number, at)))
-    return pieces
-
-
-def _as_dict(message: Any) -> dict[str, Any]:
-    parts: list[dict[str, Any]] = []
-    calls: list[dict[str, Any]] = []
-    for content in message.contents:
-        if content.type == "function_call":
-            arguments = "{}" if content.arguments is None else content.arguments
-            calls.append(call(content.call_id, content.name, arguments))
-        elif content.type == "text":
-            parts += [{"type": "text", "text": content.text}] if content.text else []
-        elif content.type in ("uri", "data") and str(content.media_type).startswith("image/"):
-            parts.append({"type": "image_url", "image_url": {"url": content.uri}})
-        elif content.type != "usage":
-            parts.append({"type": content.type, "value": content.to_json()})
-    data: dict[str, Any] = {"role": str(message.role), "content": parts or None}
-    if len(parts) == 1 and parts[0]["type"] == "text":
-        data["content"] = parts[0]["text"]
-    return {**data, "tool_calls": calls} if calls else data
-
-
-# Writing.
-
-
-def written(messages: Sequence[Any], fitted: Fitted) -> list[Any]:
-    """Return the messages that are sent; an unchanged message is the same object."""
-    sent = rejoined(messages, fitted.placed, _count, added=_added, changed=_changed)
-    for place, message in enumerate(sent):
-        if message.author_name is not None and message.role == "assistant":
-            sent[place] = copy(message)
-            sent[place].author_name = None
-    return sent
+def _rewrite(contents: Sequence[Any], placed: Placed) -> list[Any]:
+    return rewritten(
+        contents,
+        placed,
+        is_text=lambda content: content.type == "text",
+        with_text=lambda _, text: Content.from_text(text),
+        call_id=lambda content: content.call_id if content.type == "function_call" else None,
+        with_arguments=lambda content, text: with_fields(content, arguments=text),
+    )
 
 
 def _added(message: Counted) -> Any:
@@ -147,29 +124,23 @@ def _added(message: Counted) -> Any:
     return Message(message.role, [message.text])
 
 
-def _changed(message: Any, placed: Sequence[Placed]) -> list[Any]:
-    """Return a message with its new texts and arguments, and only the results that are placed."""
-    changed = copy(message)
-    if placed[0].ref[1] is None:
-        changed.contents = _contents(message, placed[0])
-    else:
-        changed.contents = [
-            message.contents[result.ref[1]]
-            if result.is_whole
-            else Content.from_function_result(result.message.tool_call_id, result=result.text)
-            for result in placed
-        ]
-    return [changed]
+_FORM = BlockForm(
+    blocks=lambda message: message.contents,
+    is_result=lambda content: content.type == "function_result",
+    read_result=_read_result,
+    read_rest=_read_rest,
+    with_blocks=lambda message, contents: with_fields(message, contents=contents),
+    with_result=lambda content, text: Content.from_function_result(content.call_id, result=text),
+    rewrite=_rewrite,
+    added=_added,
+)
 
 
-def _contents(message: Any, placed: Placed) -> list[Any]:
-    contents: list[Any] = []
-    text = placed.text
-    for content in message.contents:
-        if content.type == "function_call" and content.call_id in placed.arguments:
-            content = copy(content)
-            content.arguments = placed.arguments[content.call_id]
-        elif content.type == "text" and placed.text is not None:
-            content, text = Content.from_text(text or ""), None  # one text replaces all texts
-        contents.append(content)
-    return [content for content in contents if content.type != "text" or content.text]
+def _written(messages: Sequence[Any], fitted: Fitted) -> list[Any]:
+    """Return the messages that are sent; an unchanged message is the same object."""
+    return [
+        with_fields(message, author_name=None)
+        if message.author_name is not None and message.role == "assistant"
+        else message
+        for message in _FORM.written(messages, fitted.placed)
+    ]

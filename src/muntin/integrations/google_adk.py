@@ -12,23 +12,25 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from muntin.core.message import Message
 from muntin.errors import needing
-from muntin.fitting import Fitted, Piece, Placed
+from muntin.fitting import Fitted, Placed
 from muntin.integrations.shared import (
+    FRONTIER,
+    BlockForm,
     Fits,
     Hook,
     Watcher,
+    answer,
     call,
+    content_of,
     model_name,
-    parted,
-    rejoined,
+    rewritten,
 )
-from muntin.wire.lists import answered_together, piece
+from muntin.wire.lists import with_fields
 
 with needing("muntin.integrations.google_adk needs: pip install 'muntin[google-adk]'"):
     from google.adk.plugins.base_plugin import BasePlugin
@@ -36,7 +38,6 @@ with needing("muntin.integrations.google_adk needs: pip install 'muntin[google-a
 
 __all__ = ["MuntinPlugin"]
 
-FRONTIER = "muntin_frontier"
 _ROLES = {None: "user", "model": "assistant"}
 # The prefix of ids for calls that have none; Gemini gets such calls without an id.
 _MADE = "muntin-"
@@ -92,17 +93,18 @@ class MuntinPlugin(Hook, _Plugin):
         fitted = await self.recorded(lambda: self.fitted(llm_request, previous))
         state[key] = fitted.frontier
         agent = callback_context.get_invocation_context().agent
-        llm_request.contents = written(llm_request.contents, fitted, _takes_text(agent))
+        contents = llm_request.contents
+        form = _form(contents, as_text=_takes_text(agent))
+        llm_request.contents = form.written(contents, fitted.placed)
 
     def fitted(self, request: Any, previous: Mapping[str, Any] | None) -> Fitted:
         """Return the contents of a request that are sent."""
-        told = _text(request.config.system_instruction)
-        contents = request.contents
+        instruction = _text(request.config.system_instruction)
         return self.fit(
-            parted(contents, _count, partial(_read, contents)),
+            _form(request.contents).pieces(request.contents),
             _declared(request.config.tools or ()),
             request.model,
-            system=[Message("system", told)] if told else (),
+            system=[Message("system", instruction)] if instruction else (),
             previous=previous,
         )
 
@@ -110,7 +112,7 @@ class MuntinPlugin(Hook, _Plugin):
 def _takes_text(agent: Any) -> bool:
     """Say whether the agent's model accepts a result that is no dict: LiteLLM's do."""
     model = getattr(agent, "canonical_model", None)
-    return any(each.__name__ == "LiteLlm" for each in type(model).__mro__)
+    return any(kind.__name__ == "LiteLlm" for kind in type(model).__mro__)
 
 
 def _text(instruction: Any) -> str:
@@ -125,58 +127,101 @@ def _text(instruction: Any) -> str:
 
 def _declared(tools: Sequence[Any]) -> list[Any]:
     """Return the functions that tools declare, and the tools that are something else."""
-    found: list[Any] = []
+    functions: list[Any] = []
     for tool in tools:
         declared = getattr(tool, "function_declarations", None)
-        found += [tool] if declared is None else declared
-    return found
+        functions += [tool] if declared is None else declared
+    return functions
 
 
-# Reading: each result of a content is a piece, and the parts beside the results are one piece.
+class _TextResponse(FunctionResponse):
+    """A shortened result for LiteLLM, which sends a dict as JSON, where escapes make it longer than
+    it was counted, and a text unchanged. Code that reads the fields sees a dict."""
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        return value["result"] if name == "response" else value
 
 
-def _results(content: Any) -> list[int]:
-    return [at for at, part in enumerate(content.parts or ()) if part.function_response]
+def _form(contents: Sequence[Any], *, as_text: bool = False) -> BlockForm:
+    """Return how contents are read, and written for a model that takes results as dicts or text."""
+
+    def read_result(part: Any, number: int, place: int) -> dict[str, Any]:
+        response = part.function_response
+        content: Any = _json(response.response)
+        if response.parts:
+            content = [{"type": "text", "text": content}, *map(_part, response.parts)]
+        called = response.id or _answered_id(contents, number, place)
+        return {"role": "tool", "tool_call_id": called, "content": content}
+
+    def responded(id: str | None, name: str | None, text: str) -> FunctionResponse:
+        kind = _TextResponse if as_text else FunctionResponse
+        return kind(id=id, name=name, response={"result": text})
+
+    def with_result(part: Any, text: str) -> Any:
+        response = part.function_response
+        return with_fields(part, function_response=responded(response.id, response.name, text))
+
+    def added(message: Message) -> Any:
+        if message.role != "tool":
+            role = "model" if message.role == "assistant" else "user"
+            return Content(role=role, parts=[Part(text=message.text)])
+        called = message.tool_call_id or ""
+        name = next((call.name for id, call in _calls(contents) if id == called), "tool")
+        response = responded(None if called.startswith(_MADE) else called, name, message.text)
+        return Content(role="user", parts=[Part(function_response=response)])
+
+    return BlockForm(
+        blocks=lambda content: content.parts or (),
+        is_result=lambda part: bool(part.function_response),
+        read_result=read_result,
+        read_rest=_read_rest,
+        with_blocks=lambda content, parts: with_fields(content, parts=parts),
+        with_result=with_result,
+        rewrite=_rewrite,
+        added=added,
+    )
 
 
-def _rest(content: Any) -> list[Any]:
-    return [part for part in content.parts or () if not part.function_response]
+def _calls(contents: Sequence[Any], first: int = 0) -> Iterator[tuple[str, Any]]:
+    """Yield the calls of contents with their ids; `first` is the number of the first content."""
+    for number, content in enumerate(contents, first):
+        for place, part in enumerate(content.parts or ()):
+            if part.function_call:
+                yield part.function_call.id or f"{_MADE}{number}-{place}", part.function_call
 
 
-def _count(content: Any) -> int:
-    results = len(_results(content))
-    return results + bool(results and _rest(content)) or 1
+def _answered_id(contents: Sequence[Any], number: int, place: int) -> str:
+    """Return the id of the call that a result without an id answers: calls and results of one name
+    stand in the same order."""
+    results = [part.function_response for part in contents[number].parts[: place + 1]]
+    name = results[place].name
+    before = sum(bool(result and result.name == name) for result in results[:place])
+    for owner in range(number - 1, -1, -1):
+        ids = [id for id, call in _calls(contents[owner : owner + 1], owner) if call.name == name]
+        if before < len(ids):
+            return ids[before]
+    return f"{_MADE}{number}-{place}"
 
 
-def _read(contents: Sequence[Any], content: Any, number: int) -> Sequence[Piece]:
-    found = []
-    for at in _results(content):
-        answer = content.parts[at].function_response
-        called = answer.id or _answered(contents, number, at)
-        told: Any = _json(answer.response)
-        if answer.parts:
-            told = [{"type": "text", "text": told}, *map(_part, answer.parts)]
-        data = {"role": "tool", "tool_call_id": called, "content": told}
-        found.append(piece(data, (number, at)))
-    if not found or _rest(content):
-        found.append(piece(_said(content, number), (number, None)))
-    return found
+def _read_rest(content: Any, parts: Sequence[Any], number: int) -> dict[str, Any]:
+    calls = [call(id, called.name, called.args or {}) for id, called in _calls([content], number)]
+    rest = [_part(part) for part in parts if not part.function_call]
+    return answer(_ROLES.get(content.role, content.role), content_of(rest), calls)
 
 
-def _said(content: Any, number: int) -> dict[str, Any]:
-    """Return the texts and calls of a content, in the form of Chat Completions."""
-    parts: list[dict[str, Any]] = []
-    calls: list[dict[str, Any]] = []
-    for at, part in enumerate(content.parts or ()):
-        if part.function_call:
-            made = part.function_call.id or f"{_MADE}{number}-{at}"
-            calls.append(call(made, part.function_call.name, part.function_call.args or {}))
-        elif not part.function_response:
-            parts.append(_part(part))
-    data: dict[str, Any] = {"role": _ROLES.get(content.role, content.role), "content": parts}
-    if all(part["type"] == "text" for part in parts):
-        data["content"] = "\n".join(part["text"] for part in parts) or None
-    return {**data, "tool_calls": calls} if calls else data
+def _rewrite(parts: Sequence[Any], placed: Placed) -> list[Any]:
+    ids = iter([call.id for call in placed.message.tool_calls])
+    return rewritten(
+        parts,
+        placed,
+        is_text=lambda part: part.text and not part.thought,
+        with_text=lambda part, text: with_fields(part, text=text),
+        call_id=lambda part: next(ids) if part.function_call else None,
+        with_arguments=lambda part, arguments: with_fields(
+            part, function_call=with_fields(part.function_call, args=json.loads(arguments))
+        ),
+    )
 
 
 def _part(part: Any) -> dict[str, Any]:
@@ -195,91 +240,3 @@ def _json(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
         return str(value)
-
-
-def _answered(contents: Sequence[Any], number: int, at: int) -> str:
-    """Return the id of the call that a result without an id answers: calls and results of one name
-    stand in the same order."""
-    answers = [part.function_response for part in contents[number].parts[: at + 1]]
-    name = answers[at].name
-    before = sum(bool(each and each.name == name) for each in answers[:at])
-    for owner in range(number - 1, -1, -1):
-        named = [
-            (part.function_call.id or f"{_MADE}{owner}-{place}")
-            for place, part in enumerate(contents[owner].parts or ())
-            if part.function_call and part.function_call.name == name
-        ]
-        if before < len(named):
-            return named[before]
-    return f"{_MADE}{number}-{at}"
-
-
-# Writing.
-
-
-class _Said(FunctionResponse):
-    """A shortened result for LiteLLM, which sends a dict as JSON, where escapes make it longer than
-    it was counted, and a text unchanged. Code that reads the fields sees a dict."""
-
-    def __getattribute__(self, name: str) -> Any:
-        value = super().__getattribute__(name)
-        return value["result"] if name == "response" else value
-
-
-def written(contents: Sequence[Any], fitted: Fitted, as_text: bool) -> list[Any]:
-    """Return the contents that are sent."""
-    names = {c.id: c.name for each in fitted.placed for c in each.message.tool_calls}
-    answer = _Said if as_text else FunctionResponse
-
-    def added(message: Message) -> Any:
-        if message.role != "tool":
-            role = "model" if message.role == "assistant" else "user"
-            return Content(role=role, parts=[Part(text=message.text)])
-        called = message.tool_call_id or ""
-        given = None if called.startswith(_MADE) else called
-        said = answer(id=given, name=names.get(called, "tool"), response={"result": message.text})
-        return Content(role="user", parts=[Part(function_response=said)])
-
-    def result(part: Any, text: str) -> Any:
-        given = part.function_response
-        said = answer(id=given.id, name=given.name, response={"result": text})
-        return part.model_copy(update={"function_response": said})
-
-    def changed(content: Any, placed: Sequence[Placed]) -> list[Any]:
-        parts: list[Any] = []
-        for each in placed:
-            at = each.ref[1]
-            if at is None:
-                parts += _changed(content, each)
-            else:
-                part = content.parts[at]
-                parts.append(part if each.text is None else result(part, each.text))
-        return [content.model_copy(update={"parts": parts})]
-
-    sent = rejoined(contents, fitted.placed, _count, added=added, changed=changed)
-    return answered_together(sent, contents, lambda each: bool(_results(each)), _joined)
-
-
-def _joined(one: Any, other: Any) -> Any:
-    return one.model_copy(update={"parts": [*one.parts, *other.parts]})
-
-
-def _changed(content: Any, placed: Placed) -> list[Any]:
-    """Return the texts and calls of a content, with its new text and arguments."""
-    calls = iter(placed.message.tool_calls)
-    parts: list[Any] = []
-    text = placed.text
-    for part in _rest(content):
-        if part.function_call:
-            made = next(calls)
-            if made.id in placed.arguments:
-                args = {"args": json.loads(made.arguments)}
-                part = part.model_copy(
-                    update={"function_call": part.function_call.model_copy(update=args)}
-                )
-        elif part.text and not part.thought and placed.text is not None:
-            if not text:
-                continue
-            part, text = part.model_copy(update={"text": text}), None  # one text replaces all texts
-        parts.append(part)
-    return parts

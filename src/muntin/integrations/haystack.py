@@ -18,7 +18,17 @@ from typing import Any
 from muntin.core.message import Message
 from muntin.errors import InvalidInput, needing
 from muntin.fitting import Fitted, Piece, Placed
-from muntin.integrations.shared import Fits, Hook, Watcher, call, parted, rejoined
+from muntin.integrations.shared import (
+    FRONTIER,
+    Fits,
+    Hook,
+    Watcher,
+    answer,
+    call,
+    content_of,
+    put_together,
+    split,
+)
 from muntin.wire.lenient import made_id
 from muntin.wire.lists import piece
 
@@ -29,7 +39,6 @@ with needing("muntin.integrations.haystack needs: pip install 'muntin[haystack]'
 
 __all__ = ["MuntinHook", "MuntinRestore"]
 
-FRONTIER = "muntin_frontier"
 _RUN = "muntin_run"
 
 
@@ -61,7 +70,7 @@ class MuntinHook(Hook):
         self, budget: Fits = None, *, model: str | None = None, on_fit: Watcher | None = None
     ) -> None:
         super().__init__(budget, model=model, on_fit=on_fit)
-        self._given = {"budget": budget, "model": model}
+        self._settings = {"budget": budget, "model": model}
 
     @staticmethod
     def schema(tool: Any) -> Mapping[str, Any]:
@@ -87,29 +96,29 @@ class MuntinHook(Hook):
 
     def fitted(self, run: _Run, tools: Sequence[Any]) -> Fitted:
         """Return the messages of a run that are sent."""
-        return self.fit(parted(run.messages, _count, _read), tools, previous=run.frontier)
+        return self.fit(split(run.messages, _count, _read), tools, previous=run.frontier)
 
     def _put(self, state: Any, run: _Run, fitted: Fitted) -> None:
-        sent = rejoined(run.messages, fitted.placed, _count, added=_added, changed=_changed)
+        sent = put_together(run.messages, fitted.placed, _count, added=_added, changed=_changed)
         state.set("messages", sent, handler_override=replace_values)
         run.sent, run.frontier = len(sent), fitted.frontier
 
     def to_dict(self) -> dict[str, Any]:
         """Return the hook as a dict, as Haystack writes pipelines."""
-        budget = self._given["budget"]
+        budget = self._settings["budget"]
         if (budget is not None and not isinstance(budget, int)) or self._on_fit is not None:
             raise InvalidInput(
                 "a MuntinHook with a Fitter, a Budget or on_fit cannot be written into a pipeline; "
                 "give it its budget as a number"
             )
-        made: dict[str, Any] = default_to_dict(self, **self._given)
-        return made
+        data: dict[str, Any] = default_to_dict(self, **self._settings)
+        return data
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> MuntinHook:
         """Return the hook that a dict describes."""
-        made: MuntinHook = default_from_dict(cls, data)
-        return made
+        hook: MuntinHook = default_from_dict(cls, data)
+        return hook
 
 
 class MuntinRestore:
@@ -129,14 +138,14 @@ class MuntinRestore:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the hook as a dict, as Haystack writes pipelines."""
-        made: dict[str, Any] = default_to_dict(self)
-        return made
+        data: dict[str, Any] = default_to_dict(self)
+        return data
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> MuntinRestore:
         """Return the hook that a dict describes."""
-        made: MuntinRestore = default_from_dict(cls, data)
-        return made
+        hook: MuntinRestore = default_from_dict(cls, data)
+        return hook
 
 
 def _run_of(state: Any) -> _Run:
@@ -166,21 +175,22 @@ def _read(message: Any, number: int) -> Sequence[Piece]:
         return [piece(_as_dict(message), (number, None))]
     return [
         piece(
-            {"role": "tool", "tool_call_id": _id(each.origin), "content": _content(each.result)},
-            (number, at),
+            {
+                "role": "tool",
+                "tool_call_id": _id(result.origin),
+                "content": _content(result.result),
+            },
+            (number, place),
         )
-        for at, each in enumerate(results)
+        for place, result in enumerate(results)
     ]
 
 
 def _as_dict(message: Any) -> dict[str, Any]:
-    parts: list[Any] = [*message.texts]
-    parts += [*message.images, *message.files, *message.reasonings]
-    data: dict[str, Any] = {"role": str(message.role.value), "content": _content(parts) or None}
-    if message.name is not None:
-        data["name"] = message.name
-    calls = [call(_id(each), each.tool_name, each.arguments) for each in message.tool_calls]
-    return {**data, "tool_calls": calls} if calls else data
+    parts = [*message.texts, *message.images, *message.files, *message.reasonings]
+    calls = [call(_id(called), called.tool_name, called.arguments) for called in message.tool_calls]
+    data = answer(str(message.role.value), _content(parts), calls)
+    return data if message.name is None else {**data, "name": message.name}
 
 
 def _id(called: Any) -> str:
@@ -189,13 +199,7 @@ def _id(called: Any) -> str:
 
 
 def _content(parts: Any) -> Any:
-    """Return a content in the form of Chat Completions: one text, or parts."""
-    if isinstance(parts, str):
-        return parts
-    found = [_part(part) for part in parts]
-    if all(part["type"] == "text" for part in found):
-        return "\n".join(part["text"] for part in found)
-    return found
+    return parts if isinstance(parts, str) else content_of([_part(part) for part in parts])
 
 
 def _part(part: Any) -> dict[str, Any]:
@@ -226,7 +230,7 @@ def _added(message: Message) -> Any:
 def _changed(message: Any, placed: Sequence[Placed]) -> list[Any]:
     """Return a message with its new texts and arguments; each kept result is a message."""
     if placed[0].ref[1] is not None:
-        results = [(message.tool_call_results[each.ref[1]], each.text) for each in placed]
+        results = [(message.tool_call_results[part.ref[1]], part.text) for part in placed]
         return [
             ChatMessage.from_tool(
                 result.result if text is None else text,
@@ -239,7 +243,7 @@ def _changed(message: Any, placed: Sequence[Placed]) -> list[Any]:
     (sent,) = placed
     text = message.text if sent.text is None else sent.text
     if message.role.value == "assistant":
-        calls = [_with_arguments(each, sent.arguments) for each in message.tool_calls]
+        calls = [_with_arguments(called, sent.arguments) for called in message.tool_calls]
         return [
             ChatMessage.from_assistant(
                 text or None,
@@ -257,5 +261,5 @@ def _changed(message: Any, placed: Sequence[Placed]) -> list[Any]:
 
 
 def _with_arguments(called: Any, arguments: Mapping[str, str]) -> Any:
-    told = arguments.get(_id(called))
-    return called if told is None else replace(called, arguments=json.loads(told))
+    text = arguments.get(_id(called))
+    return called if text is None else replace(called, arguments=json.loads(text))

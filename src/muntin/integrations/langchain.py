@@ -14,7 +14,7 @@ from typing import Annotated, Any, NotRequired
 
 from muntin.errors import needing
 from muntin.fitting import Fitted
-from muntin.integrations.shared import Hook
+from muntin.integrations.shared import FRONTIER, Hook
 
 with needing("muntin.integrations.langchain needs: pip install 'muntin[langchain]'"):
     from langchain.agents.middleware.types import (
@@ -28,7 +28,7 @@ with needing("muntin.integrations.langchain needs: pip install 'muntin[langchain
     from langchain_core.utils.function_calling import convert_to_openai_tool
     from langgraph.types import Command
 
-from muntin.integrations.messages import FRONTIER, name_of, pieces_of, read, written
+from muntin.integrations.messages import name_of, pieces_of, read, written
 
 __all__ = ["MuntinMiddleware", "MuntinState"]
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from muntin.errors import InvalidInput, needing
 from muntin.fitting import Fitted
-from muntin.integrations.shared import Fits, Hook, Watcher
+from muntin.integrations.shared import FRONTIER, Fits, Hook, Watcher
 
 with needing("muntin.integrations.langgraph needs: pip install 'muntin[langgraph]'"):
     from langchain_core.messages import BaseMessage, SystemMessage
@@ -29,7 +29,7 @@ with needing("muntin.integrations.langgraph needs: pip install 'muntin[langgraph
     # The same TypedDict as LangGraph's own states have, so that one class can inherit from both.
     from typing_extensions import TypedDict
 
-from muntin.integrations.messages import FRONTIER, name_of, pieces_of, read, written
+from muntin.integrations.messages import name_of, pieces_of, read, written
 
 __all__ = ["FittedState", "MuntinFit", "MuntinState"]
 
@@ -85,5 +85,5 @@ class MuntinFit(Hook):
             system=[read(message) for message in self._system],
             previous=state.get(FRONTIER),
         )
-        kept = [*self._system, *written(messages, fitted.placed)]
-        return FittedState(kept, {FRONTIER: fitted.frontier}, fitted)
+        sent = [*self._system, *written(messages, fitted.placed)]
+        return FittedState(sent, {FRONTIER: fitted.frontier}, fitted)

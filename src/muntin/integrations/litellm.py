@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from muntin.errors import needing
-from muntin.integrations.shared import Hook, model_name
+from muntin.integrations.shared import FRONTIER, Hook, model_name
 from muntin.wire.lists import pieces_of, written
 
 with needing("muntin.integrations.litellm needs: pip install 'muntin[litellm]'"):
@@ -25,7 +25,6 @@ with needing("muntin.integrations.litellm needs: pip install 'muntin[litellm]'")
 
 __all__ = ["FRONTIER", "MuntinHook"]
 
-FRONTIER = "muntin_frontier"
 # The calls whose requests hold a conversation.
 _CALLS = ("completion", "acompletion")
 

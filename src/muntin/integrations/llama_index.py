@@ -18,7 +18,15 @@ from typing import Any
 from muntin.core.message import Message
 from muntin.errors import InvalidInput, needing
 from muntin.fitting import Fitter, Piece, Pieces, Placed
-from muntin.integrations.shared import Hook, Watcher, call, model_name
+from muntin.integrations.shared import (
+    Hook,
+    Watcher,
+    answer,
+    call,
+    content_of,
+    model_name,
+    rewritten,
+)
 from muntin.wire.lists import changed, piece
 
 with needing("muntin.integrations.llama_index needs: pip install 'muntin[llama-index]'"):
@@ -42,10 +50,10 @@ class _Hook(Hook):
         """Describe a tool in the form for OpenAI's models; other models get less."""
         if isinstance(tool, dict):
             return tool
-        made: dict[str, Any] = tool.metadata.to_openai_tool(skip_length_check=True)
-        function = made["function"]
+        schema: dict[str, Any] = tool.metadata.to_openai_tool(skip_length_check=True)
+        function = schema["function"]
         parameters = {**function["parameters"], "additionalProperties": False}
-        return {**made, "function": {**function, "strict": False, "parameters": parameters}}
+        return {**schema, "function": {**function, "strict": False, "parameters": parameters}}
 
     @staticmethod
     def name_of(model: Any) -> str | None:
@@ -91,7 +99,7 @@ class MuntinMemory(BaseChatStoreMemory):
     ) -> MuntinMemory:
         """Make a memory. `model` names the model for counting; without it the model of `llm` is
         used, if its maker is known. `settings` are the settings of a `Fitter`."""
-        made = cls(
+        memory = cls(
             chat_store=chat_store or SimpleChatStore(),
             chat_store_key=chat_store_key,
             token_limit=token_limit,
@@ -99,11 +107,11 @@ class MuntinMemory(BaseChatStoreMemory):
             system_prompt=system_prompt,
             tool_schemas=[dict(_Hook.schema(tool)) for tool in tools],
         )
-        made._settings, made._on_fit = settings, on_fit
-        made._hook(0)  # refuses wrong settings at once
+        memory._settings, memory._on_fit = settings, on_fit
+        memory._hook(0)  # refuses wrong settings at once
         if chat_history:
-            made.set(chat_history)
-        return made
+            memory.set(chat_history)
+        return memory
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], **kwargs: Any) -> MuntinMemory:
@@ -133,11 +141,11 @@ class MuntinMemory(BaseChatStoreMemory):
         whole = [*lead, *await self.aget_all(), *run]
         return await self._afitted(agent.name, whole, tools=tools, llm=agent.llm)
 
-    async def _afitted(self, name: str, messages: Sequence[Any], **given: Any) -> list[Any]:
+    async def _afitted(self, name: str, messages: Sequence[Any], **options: Any) -> list[Any]:
         mark = self._mark(name)
         left = await self.chat_store.aget_messages(mark)
-        hook = self._hook(given.get("beside", 0))
-        sent, left = await hook.recorded(lambda: self.fitted(messages, left, **given))
+        hook = self._hook(options.get("beside", 0))
+        sent, left = await hook.recorded(lambda: self.fitted(messages, left, **options))
         await self.chat_store.aset_messages(mark, left)
         return sent
 
@@ -151,17 +159,17 @@ class MuntinMemory(BaseChatStoreMemory):
         llm: Any = None,
     ) -> tuple[list[Any], list[Any]]:
         """Return the messages that are sent, and the frontier for the next request."""
-        told = self.system_prompt if tools is None else ""
+        system = self.system_prompt if tools is None else ""
         fitted = self._hook(beside).fit(
             Pieces(messages, _read),
             self.tool_schemas if tools is None else tools,
             llm,
-            system=[Message("system", told)] if told else (),
+            system=[Message("system", system)] if system else (),
             # Memory and agents have different lists: each uses its own frontier, or none.
             previous=json.loads(left[0].content) if left else {},
         )
-        kept = ChatMessage(json.dumps(fitted.frontier), role="system")
-        return [_written(messages, each) for each in fitted.placed], [kept]
+        frontier = ChatMessage(json.dumps(fitted.frontier), role="system")
+        return [_written(messages, part) for part in fitted.placed], [frontier]
 
     def _mark(self, name: str) -> str:
         """Return the key of an agent's frontier in the chat store."""
@@ -189,12 +197,12 @@ class MuntinAgent(FunctionAgent):
         run = await ctx.store.get(self.scratchpad_key, default=[])
         sent = await memory.astep(self, run, tools)
         await ctx.store.set(self.scratchpad_key, [])
-        made: list[Any] = []
+        added: list[Any] = []
         try:
             output = await super().take_step(ctx, sent, tools, memory)
-            made = await ctx.store.get(self.scratchpad_key, default=[])
+            added = await ctx.store.get(self.scratchpad_key, default=[])
         finally:
-            await ctx.store.set(self.scratchpad_key, [*run, *made])
+            await ctx.store.set(self.scratchpad_key, [*run, *added])
         return output
 
 
@@ -211,15 +219,13 @@ def _as_dict(message: Any) -> dict[str, Any]:
     calls: list[Any] = []
     for block in message.blocks:
         if block.block_type == "tool_call":
-            told = block.tool_kwargs
-            arguments = told if isinstance(told, str) else json.dumps(told)
-            calls.append(call(block.tool_call_id, block.tool_name, arguments))
+            arguments = block.tool_kwargs
+            text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+            calls.append(call(block.tool_call_id, block.tool_name, text))
         elif block.block_type != "cache":
             parts.append(_part(block))
     role, beside = message.role.value, message.additional_kwargs
-    data: dict[str, Any] = {"role": _ROLES.get(role, role), "content": parts}
-    if all(part["type"] == "text" for part in parts):
-        data["content"] = "".join(part["text"] for part in parts) or None
+    data = answer(_ROLES.get(role, role), content_of(parts, joint=""), ())
     if role in ("tool", "function"):
         return {**data, "tool_call_id": beside.get("tool_call_id")}
     if beside.get("function_call") and not calls:
@@ -253,18 +259,14 @@ def _written(messages: Sequence[Any], placed: Placed) -> Any:
     message = messages[placed.ref]
     if placed.is_whole:
         return message
-    blocks: list[Any] = []
-    text = placed.text
-    for block in message.blocks:
-        if block.block_type == "tool_call" and block.tool_call_id in placed.arguments:
-            told = placed.arguments[block.tool_call_id]
-            given = told if isinstance(block.tool_kwargs, str) else json.loads(told)
-            block = block.model_copy(update={"tool_kwargs": given})
-        elif block.block_type == "text" and placed.text is not None:
-            if not text:
-                continue
-            block, text = TextBlock(text=text), None  # one text replaces all texts
-        blocks.append(block)
+    blocks = rewritten(
+        message.blocks,
+        placed,
+        is_text=lambda block: block.block_type == "text",
+        with_text=lambda _, text: TextBlock(text=text),
+        call_id=lambda block: block.tool_call_id if block.block_type == "tool_call" else None,
+        with_arguments=_with_arguments,
+    )
     update: dict[str, Any] = {"blocks": blocks}
     beside = message.additional_kwargs
     if placed.arguments and any(block.block_type == "tool_call" for block in blocks):
@@ -275,8 +277,15 @@ def _written(messages: Sequence[Any], placed: Placed) -> Any:
     return message.model_copy(update=update)
 
 
+def _with_arguments(block: Any, text: str) -> Any:
+    arguments = text if isinstance(block.tool_kwargs, str) else json.loads(text)
+    return block.model_copy(update={"tool_kwargs": arguments})
+
+
 def _calls_beside(beside: Mapping[str, Any], placed: Placed) -> dict[str, Any]:
     """Return calls that stand beside the blocks, as in older models, with their new arguments."""
     item = {key: beside[key] for key in ("tool_calls", "function_call") if beside.get(key)}
-    made: dict[str, Any] = changed(item, Placed(placed.ref, placed.message, None, placed.arguments))
-    return made
+    calls: dict[str, Any] = changed(
+        item, Placed(placed.ref, placed.message, None, placed.arguments)
+    )
+    return calls

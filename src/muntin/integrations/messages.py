@@ -23,9 +23,6 @@ from muntin.fitting import Piece, Pieces, Placed
 from muntin.integrations.shared import call, model_name
 from muntin.wire.lists import piece
 
-# The key of a state under which the frontier is kept.
-FRONTIER = "muntin_frontier"
-
 
 def name_of(model: Any) -> str | None:
     """Return the name of a LangChain model as Muntin writes it, if its maker is known."""
@@ -70,8 +67,8 @@ def _as_dict(message: BaseMessage) -> dict[str, Any]:
     if isinstance(message, ToolMessage):
         return {**data, "tool_call_id": message.tool_call_id}
     calls = [
-        call(each.get("id"), each.get("name"), each.get("args"))
-        for each in (
+        call(called.get("id"), called.get("name"), called.get("args"))
+        for called in (
             *getattr(message, "tool_calls", ()),
             *getattr(message, "invalid_tool_calls", ()),
         )
@@ -85,12 +82,12 @@ def _as_dict(message: BaseMessage) -> dict[str, Any]:
 def written(messages: Sequence[BaseMessage], placed: Sequence[Placed]) -> list[BaseMessage]:
     """Return the messages that are sent; a message whose text is unchanged is the same object."""
     return [
-        _added(each.message)
-        if each.ref is None
-        else messages[each.ref]
-        if each.is_whole
-        else _changed(messages[each.ref], each)
-        for each in placed
+        _added(part.message)
+        if part.ref is None
+        else messages[part.ref]
+        if part.is_whole
+        else _changed(messages[part.ref], part)
+        for part in placed
     ]
 
 
@@ -107,14 +104,15 @@ def _changed(message: BaseMessage, placed: Placed) -> BaseMessage:
     content = message.content if placed.text is None else _content(message, placed)
     update: dict[str, Any] = {"content": content}
     if placed.arguments:
-        given = {id: json.loads(text) for id, text in placed.arguments.items()}
+        arguments = {id: json.loads(text) for id, text in placed.arguments.items()}
         update["tool_calls"] = [
-            {**each, "args": given.get(each["id"], each["args"])} for each in message.tool_calls
+            {**called, "args": arguments.get(called["id"], called["args"])}
+            for called in message.tool_calls
         ]
         # Calls whose arguments are no JSON are sent too, as texts.
         update["invalid_tool_calls"] = [
-            {**each, "args": placed.arguments.get(each["id"], each["args"])}
-            for each in message.invalid_tool_calls
+            {**called, "args": placed.arguments.get(called["id"], called["args"])}
+            for called in message.invalid_tool_calls
         ]
         if isinstance(content, list):
             update["content"] = [_block(block, placed.arguments) for block in content]

@@ -16,7 +16,7 @@ from typing import Any
 
 from muntin.core.message import Message
 from muntin.errors import needing
-from muntin.integrations.shared import Fits, Hook, Watcher, model_name
+from muntin.integrations.shared import FRONTIER, Fits, Hook, Watcher, model_name
 from muntin.wire.lists import pieces_of, written
 
 with needing("muntin.integrations.openai_agents needs: pip install 'muntin[openai-agents]'"):
@@ -24,8 +24,6 @@ with needing("muntin.integrations.openai_agents needs: pip install 'muntin[opena
     from agents.run_config import CallModelData, ModelInputData
 
 __all__ = ["MuntinFilter", "MuntinSession"]
-
-_KIND = "muntin_frontier"
 
 
 class MuntinFilter(Hook):
@@ -71,13 +69,13 @@ class MuntinFilter(Hook):
         self, data: CallModelData[Any], previous: Mapping[str, Any] | None
     ) -> tuple[ModelInputData, dict[str, Any]]:
         """Return the input that fits, and its frontier."""
-        given, agent = data.model_data, data.agent
-        tools = [each for each in agent.tools if hasattr(each, "params_json_schema")]
-        told = [Message("system", given.instructions)] if given.instructions else []
+        request, agent = data.model_data, data.agent
+        tools = [tool for tool in agent.tools if hasattr(tool, "params_json_schema")]
+        system = [Message("system", request.instructions)] if request.instructions else []
         fitted = self.fit(
-            pieces_of(given.input), tools, agent.model, system=told, previous=previous
+            pieces_of(request.input), tools, agent.model, system=system, previous=previous
         )
-        return replace(given, input=written(given.input, fitted.placed)), fitted.frontier
+        return replace(request, input=written(request.input, fitted.placed)), fitted.frontier
 
 
 class MuntinSession:
@@ -156,14 +154,16 @@ class MuntinSession:
             self._frontier = await self._marked()
 
     def _mark(self) -> list[dict[str, Any]]:
-        return [] if self._frontier is None else [{"type": _KIND, "frontier": self._frontier}]
+        return [] if self._frontier is None else [{"type": FRONTIER, "frontier": self._frontier}]
 
     async def _marked(self) -> dict[str, Any] | None:
         """Return the frontier that stands behind the items."""
         last = await self._session.get_items(1)
-        found: dict[str, Any] | None = last[0]["frontier"] if last and _is_mark(last[0]) else None
-        return found
+        frontier: dict[str, Any] | None = None
+        if last and _is_mark(last[0]):
+            frontier = last[0]["frontier"]
+        return frontier
 
 
 def _is_mark(item: Any) -> bool:
-    return isinstance(item, Mapping) and item.get("type") == _KIND
+    return isinstance(item, Mapping) and item.get("type") == FRONTIER

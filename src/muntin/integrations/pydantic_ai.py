@@ -11,16 +11,25 @@ messages and does not send.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
 from typing import Any
 
 from muntin.core.message import Message
 from muntin.core.parts import Other, Text
 from muntin.errors import needing
 from muntin.fitting import Fitted, Piece, Pieces, Placed
-from muntin.integrations.shared import Hook, call, model_name
+from muntin.integrations.shared import (
+    FRONTIER,
+    Hook,
+    answer,
+    call,
+    content_of,
+    model_name,
+    put_together,
+    rewritten,
+    split,
+)
 from muntin.wire.lists import piece
 
 with needing("muntin.integrations.pydantic_ai needs: pip install 'muntin[pydantic-ai]'"):
@@ -39,8 +48,6 @@ with needing("muntin.integrations.pydantic_ai needs: pip install 'muntin[pydanti
     )
 
 __all__ = ["MuntinContext"]
-
-FRONTIER = "muntin_frontier"
 
 
 class MuntinContext(Hook, AbstractCapability[Any]):
@@ -85,7 +92,7 @@ class MuntinContext(Hook, AbstractCapability[Any]):
             system=_instructions(messages, parameters),
             previous=_previous(messages),
         )
-        return replace(request, messages=written(messages, fitted)), fitted.frontier
+        return replace(request, messages=_written(messages, fitted)), fitted.frontier
 
 
 def _instructions(messages: Sequence[Any], parameters: Any) -> list[Message]:
@@ -94,8 +101,8 @@ def _instructions(messages: Sequence[Any], parameters: Any) -> list[Message]:
     if parts is not None:
         text = "\n\n".join(part.content for part in parts if part.content)
     else:
-        requests = [each for each in reversed(messages) if isinstance(each, ModelRequest)]
-        text = next((each.instructions for each in requests if each.instructions), "")
+        requests = [message for message in reversed(messages) if isinstance(message, ModelRequest)]
+        text = next((request.instructions for request in requests if request.instructions), "")
     return [Message("system", text)] if text else []
 
 
@@ -103,25 +110,24 @@ def _previous(messages: Sequence[Any]) -> Mapping[str, Any] | None:
     """Return the frontier of the newest request that has one."""
     for message in reversed(messages):
         if isinstance(message, ModelRequest) and FRONTIER in (message.metadata or {}):
-            found: Mapping[str, Any] = message.metadata[FRONTIER]
-            return found
+            frontier: Mapping[str, Any] = message.metadata[FRONTIER]
+            return frontier
     return None
 
 
-# Reading.
+# Reading: each part of a request is a piece, an answer is one piece.
 
 
 def pieces_of(messages: Sequence[Any]) -> Pieces:
-    """Return the pieces: each part of a request is one piece, an answer is one piece.
+    """Return the pieces of messages.
 
     The reference is the numbers of the message and of the part; None for an answer's part.
     """
-    several = {
-        number: len(message.parts)
-        for number, message in enumerate(messages)
-        if isinstance(message, ModelRequest) and len(message.parts) != 1
-    }
-    return Pieces(messages, _read, several=several)
+    return split(messages, _count, _read)
+
+
+def _count(message: Any) -> int:
+    return len(message.parts) if isinstance(message, ModelRequest) else 1
 
 
 def _read(message: Any, number: int) -> Sequence[Piece]:
@@ -137,7 +143,7 @@ def _request_part(part: Any, ref: Any) -> Piece:
     if kind == "user-prompt":
         content = part.content
         if not isinstance(content, str):
-            content = [_content(each) for each in content]
+            content = [_content(item) for item in content]
         return piece({"role": "user", "content": content}, ref)
     if kind == "tool-return":
         text, files = part.model_response_str(), part.files
@@ -182,10 +188,7 @@ def _answer(message: ModelResponse, ref: Any) -> Piece:
             calls.append(call(part.tool_call_id, part.tool_name, part.args_as_json_str()))
         else:
             parts.append({"type": part.part_kind, "value": _value(part)})
-    data: dict[str, Any] = {"role": "assistant", "content": parts or None}
-    if len(parts) == 1 and parts[0]["type"] == "text":
-        data["content"] = parts[0]["text"]
-    return piece({**data, "tool_calls": calls} if calls else data, ref)
+    return piece(answer("assistant", content_of(parts, joint=None), calls), ref)
 
 
 def _value(part: Any) -> str:
@@ -196,25 +199,16 @@ def _value(part: Any) -> str:
 # Writing.
 
 
-def written(messages: Sequence[Any], fitted: Fitted) -> list[Any]:
+def _written(messages: Sequence[Any], fitted: Fitted) -> list[Any]:
     """Return the messages that are sent; an unchanged message is the same object."""
-    names = {c.id: c.name for each in fitted.placed for c in each.message.tool_calls}
-    found: list[Any] = []
-    for number, several in groupby(fitted.placed, lambda each: each.ref and each.ref[0]):
-        placed = list(several)
-        if number is None:
-            found += [_added(each.message, names) for each in placed]
-            continue
-        message = messages[number]
-        whole = all(each.is_whole for each in placed)
-        if isinstance(message, ModelResponse):
-            found.append(message if whole else _changed_answer(message, placed[0]))
-        elif whole and len(placed) == len(message.parts):
-            found.append(message)
-        else:
-            parts = [_changed_part(message.parts[each.ref[1]], each) for each in placed]
-            found.append(replace(message, parts=parts))
-    return found
+    names = {call.id: call.name for part in fitted.placed for call in part.message.tool_calls}
+    return put_together(
+        messages,
+        fitted.placed,
+        _count,
+        added=lambda message: _added(message, names),
+        changed=_changed,
+    )
 
 
 def _added(message: Message, names: Mapping[str, str]) -> Any:
@@ -228,6 +222,21 @@ def _added(message: Message, names: Mapping[str, str]) -> Any:
     else:
         part = UserPromptPart(message.text)
     return ModelRequest([part])
+
+
+def _changed(message: Any, placed: Sequence[Placed]) -> list[Any]:
+    if isinstance(message, ModelRequest):
+        parts = [_changed_part(message.parts[part.ref[1]], part) for part in placed]
+    else:
+        parts = rewritten(
+            message.parts,
+            placed[0],
+            is_text=lambda part: part.part_kind == "text",
+            with_text=lambda part, text: replace(part, content=text),
+            call_id=lambda part: part.tool_call_id if part.part_kind == "tool-call" else None,
+            with_arguments=lambda part, arguments: replace(part, args=arguments),
+        )
+    return [replace(message, parts=parts)]
 
 
 def _changed_part(part: Any, placed: Placed) -> Any:
@@ -249,30 +258,13 @@ def _changed_content(content: Any, placed: Placed) -> Any:
     shown = placed.message.content
     if isinstance(content, str) or not isinstance(shown, tuple):
         return placed.text
-    texts = iter([each.text for each in shown if isinstance(each, Text)])
-    found: list[Any] = []
+    texts = iter([part.text for part in shown if isinstance(part, Text)])
+    changed: list[Any] = []
     for item in content:
         if isinstance(item, str):
-            found.append(next(texts, ""))
+            changed.append(next(texts, ""))
         elif isinstance(item, TextContent):
-            found.append(replace(item, content=next(texts, "")))
+            changed.append(replace(item, content=next(texts, "")))
         else:
-            found.append(item)
-    return found
-
-
-def _changed_answer(message: ModelResponse, placed: Placed) -> ModelResponse:
-    return replace(message, parts=list(_changed_parts(message, placed)))
-
-
-def _changed_parts(message: ModelResponse, placed: Placed) -> Iterator[Any]:
-    text = placed.text
-    for part in message.parts:
-        if part.part_kind == "tool-call" and part.tool_call_id in placed.arguments:
-            yield replace(part, args=placed.arguments[part.tool_call_id])
-        elif part.part_kind == "text" and placed.text is not None:
-            if text:
-                yield replace(part, content=text)
-            text = None  # one text replaces all texts
-        else:
-            yield part
+            changed.append(item)
+    return changed

@@ -6,6 +6,7 @@ Knows no framework.
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -15,6 +16,7 @@ from muntin.core.budget import Budget
 from muntin.core.message import Message
 from muntin.fitting import Fitted, Fitter, Piece, Pieces, Placed
 from muntin.threads import in_thread
+from muntin.wire.lists import answered_together, piece
 
 T = TypeVar("T")
 
@@ -24,13 +26,10 @@ Fits: TypeAlias = Fitter | Budget | int | None
 Watcher: TypeAlias = Callable[[Fitted], object]
 """Called with every fitted request, before it is sent."""
 
+# The key under which a framework keeps the frontier.
+FRONTIER = "muntin_frontier"
 # The words in the names of packages and providers by which frameworks name known providers.
 _PROVIDERS = ("openai", "anthropic", "google")
-
-
-def fitter_of(given: Fits) -> Fitter:
-    """Return the Fitter of a hook."""
-    return given if isinstance(given, Fitter) else Fitter(given)
 
 
 def model_name(provider: str, name: object) -> str | None:
@@ -38,7 +37,7 @@ def model_name(provider: str, name: object) -> str | None:
 
     `provider` is any word that contains the provider's name, such as the name of a package.
     """
-    known = next((each for each in _PROVIDERS if each in provider.lower()), None)
+    known = next((maker for maker in _PROVIDERS if maker in provider.lower()), None)
     return f"{known}/{name}" if known and isinstance(name, str) and name else None
 
 
@@ -60,7 +59,7 @@ class Hook:
         self, budget: Fits = None, *, model: str | None = None, on_fit: Watcher | None = None
     ) -> None:
         super().__init__()  # of the framework's class, from which a hook inherits too
-        self._fitter = fitter_of(budget)
+        self._fitter = budget if isinstance(budget, Fitter) else Fitter(budget)
         self._model = model
         self._on_fit = on_fit
         self._schemas = Schemas(self.schema)
@@ -77,14 +76,14 @@ class Hook:
         return None
 
     def fit(
-        self, pieces: Sequence[Piece], tools: Sequence[Any], model: Any = None, **given: Any
+        self, pieces: Sequence[Piece], tools: Sequence[Any], model: Any = None, **options: Any
     ) -> Fitted:
         """Return the messages of a request that are sent; `model` is passed to `name_of`."""
         fitted = self._fitter.fit(
             pieces,
             tools=self._schemas.of(tools),
             model=self._model or self._fitter.model or self.name_of(model),
-            **given,
+            **options,
         )
         if self._on_fit is not None:
             self._on_fit(fitted)
@@ -100,33 +99,78 @@ class Schemas:
     """The schemas of an agent's tools, made once for as long as the tools are the same objects."""
 
     make: Callable[[Any], Mapping[str, Any]]
-    _made: tuple[Sequence[Any], list[Mapping[str, Any]]] = field(default=((), []))
+    _known: tuple[Sequence[Any], list[Mapping[str, Any]]] = field(default=((), []))
 
     def of(self, tools: Sequence[Any]) -> list[Mapping[str, Any]]:
         """Return the schemas of tools."""
-        known, schemas = self._made
-        same = len(known) == len(tools)
-        if not same or any(one is not other for one, other in zip(known, tools, strict=True)):
+        known, schemas = self._known
+        is_same = len(known) == len(tools) and all(map(operator.is_, known, tools))
+        if not is_same:
             known, schemas = list(tools), [self.make(tool) for tool in tools]
-            self._made = known, schemas  # one assignment: at worst two threads both make it
+            self._known = known, schemas  # one assignment: at worst two threads both make it
         return schemas
+
+
+# Reading and writing messages in forms of a framework's own.
+
+
+def content_of(parts: Sequence[Mapping[str, Any]], joint: str | None = "\n") -> Any:
+    """Return parts as content in the form of Chat Completions: texts alone become one text.
+
+    Without a `joint`, only a single text does.
+    """
+    texts = [part["text"] for part in parts if part["type"] == "text"]
+    if len(texts) < len(parts) or (joint is None and len(texts) > 1):
+        return parts
+    return (joint or "").join(texts)
+
+
+def answer(role: str, content: Any, calls: Sequence[Any]) -> dict[str, Any]:
+    """Return content and calls as a message in the form of Chat Completions."""
+    data = {"role": role, "content": content or None}
+    return {**data, "tool_calls": calls} if calls else data
+
+
+def rewritten(
+    blocks: Sequence[Any],
+    placed: Placed,
+    *,
+    is_text: Callable[[Any], object],
+    with_text: Callable[[Any, str], Any],
+    call_id: Callable[[Any], str | None],
+    with_arguments: Callable[[Any, str], Any],
+) -> list[Any]:
+    """Return the blocks of a message with its new text, which replaces all texts, and its new
+    arguments."""
+    text = placed.text
+    result: list[Any] = []
+    for block in blocks:
+        arguments = placed.arguments.get(call_id(block) or "")
+        if arguments is not None:
+            block = with_arguments(block, arguments)
+        elif placed.text is not None and is_text(block):
+            if not text:
+                continue
+            block, text = with_text(block, text), None
+        result.append(block)
+    return result
 
 
 # Items that are several messages, because each result in them is one message.
 
 
-def parted(
+def split(
     items: Sequence[Any],
     count: Callable[[Any], int],
     read: Callable[[Any, int], Sequence[Piece]],
 ) -> Pieces:
     """Return the pieces of items, some of which are several pieces: their references are pairs of
     the item's number and the adapter's own key of the part."""
-    several = {number: size for number, item in enumerate(items) if (size := count(item)) > 1}
+    several = {number: size for number, item in enumerate(items) if (size := count(item)) != 1}
     return Pieces(items, read, several=several)
 
 
-def rejoined(
+def put_together(
     items: Sequence[Any],
     placed: Sequence[Placed],
     count: Callable[[Any], int],
@@ -135,13 +179,82 @@ def rejoined(
     changed: Callable[[Any, Sequence[Placed]], Sequence[Any]],
 ) -> list[Any]:
     """Return the items that are sent; an unchanged item is the same object."""
-    found: list[Any] = []
-    for number, several in groupby(placed, lambda each: each.ref and each.ref[0]):
-        group = list(several)
+    sent: list[Any] = []
+    for number, group in groupby(placed, lambda part: part.ref and part.ref[0]):
+        parts = list(group)
         if number is None:
-            found += [added(each.message) for each in group]
+            sent += [added(part.message) for part in parts]
             continue
         item = items[number]
-        same = len(group) == count(item) and all(each.is_whole for each in group)
-        found += [item] if same else changed(item, group)
-    return found
+        is_same = len(parts) == count(item) and all(part.is_whole for part in parts)
+        sent += [item] if is_same else changed(item, parts)
+    return sent
+
+
+@dataclass(frozen=True, slots=True)
+class BlockForm:
+    """How the messages of a framework hold blocks, and how they are read and written.
+
+    Each result among the blocks of a message is a piece, and all its other blocks are one. The
+    references are the number of a message and the place of a result in it, None for the others.
+    Messages are read in the form of Chat Completions.
+    """
+
+    blocks: Callable[[Any], Sequence[Any]]
+    is_result: Callable[[Any], bool]
+    # Of a result, with the number of its message and its place; and of a message's other blocks.
+    read_result: Callable[[Any, int, int], dict[str, Any]]
+    read_rest: Callable[[Any, list[Any], int], dict[str, Any]]
+    with_blocks: Callable[[Any, list[Any]], Any]
+    with_result: Callable[[Any, str], Any]
+    rewrite: Callable[[list[Any], Placed], list[Any]]
+    # A message that Muntin adds.
+    added: Callable[[Message], Any]
+
+    def pieces(self, messages: Sequence[Any]) -> Pieces:
+        """Return the pieces of messages."""
+        return split(messages, self._count, self._read)
+
+    def written(self, messages: Sequence[Any], placed: Sequence[Placed]) -> list[Any]:
+        """Return the messages that are sent; an unchanged message is the same object. The results
+        of the calls of one message stand in one message."""
+        sent = put_together(messages, placed, self._count, added=self.added, changed=self._changed)
+        return answered_together(
+            sent,
+            messages,
+            lambda message: any(map(self.is_result, self.blocks(message))),
+            lambda one, two: self.with_blocks(one, [*self.blocks(one), *self.blocks(two)]),
+        )
+
+    def _count(self, message: Any) -> int:
+        return len(self._places(message))
+
+    def _places(self, message: Any) -> Sequence[int | None]:
+        blocks = self.blocks(message)
+        results = [place for place, block in enumerate(blocks) if self.is_result(block)]
+        return results if results and len(results) == len(blocks) else [*results, None]
+
+    def _rest(self, message: Any) -> list[Any]:
+        return [block for block in self.blocks(message) if not self.is_result(block)]
+
+    def _read(self, message: Any, number: int) -> Sequence[Piece]:
+        return [
+            piece(
+                self.read_rest(message, self._rest(message), number)
+                if place is None
+                else self.read_result(self.blocks(message)[place], number, place),
+                (number, place),
+            )
+            for place in self._places(message)
+        ]
+
+    def _changed(self, message: Any, parts: Sequence[Placed]) -> list[Any]:
+        blocks: list[Any] = []
+        for part in parts:
+            place = part.ref[1]
+            if place is None:
+                blocks += self.rewrite(self._rest(message), part)
+            else:
+                result = self.blocks(message)[place]
+                blocks.append(result if part.text is None else self.with_result(result, part.text))
+        return [self.with_blocks(message, blocks)]

@@ -16,17 +16,23 @@ from typing import Any
 
 from muntin.core.message import Message
 from muntin.errors import needing
-from muntin.fitting import Fitted, Piece, Placed
-from muntin.integrations.shared import Hook, call, model_name, parted, rejoined
-from muntin.wire.lists import answered_together, piece
+from muntin.fitting import Fitted, Placed
+from muntin.integrations.shared import (
+    FRONTIER,
+    BlockForm,
+    Hook,
+    answer,
+    call,
+    content_of,
+    model_name,
+    rewritten,
+)
 
 with needing("muntin.integrations.strands needs: pip install 'muntin[strands]'"):
     from strands.middleware import InvokeModelStage
     from strands.plugins import Plugin
 
 __all__ = ["MuntinPlugin"]
-
-FRONTIER = "muntin_frontier"
 
 
 class MuntinPlugin(Hook, Plugin):
@@ -69,13 +75,13 @@ class MuntinPlugin(Hook, Plugin):
         previous = state.get(FRONTIER)
         fitted = await self.recorded(lambda: self.fitted(context, previous))
         state.set(FRONTIER, fitted.frontier)
-        messages = context.messages
-        return context.replace(messages=written(messages, fitted))
+        sent = _FORM.written(context.messages, fitted.placed)
+        return context.replace(messages=sent)
 
     def fitted(self, context: Any, previous: Mapping[str, Any] | None) -> Fitted:
         """Return the messages of a request that are sent."""
         return self.fit(
-            parted(context.messages, _count, _read),
+            _FORM.pieces(context.messages),
             context.tool_specs,
             context.model,
             system=_system(context.system_prompt),
@@ -88,46 +94,21 @@ def _system(prompt: Any) -> list[Message]:
     return [Message("system", block["text"]) for block in blocks if block.get("text")]
 
 
-# Reading: each result of a message is a piece, and the blocks beside the results are one piece.
+def _read_result(block: Any, _number: int, _place: int) -> dict[str, Any]:
+    result = block["toolResult"]
+    content = _content(result["content"])
+    return {"role": "tool", "tool_call_id": result["toolUseId"], "content": content}
 
 
-def _results(message: Any) -> list[int]:
-    return [at for at, block in enumerate(message["content"]) if "toolResult" in block]
-
-
-def _rest(message: Any) -> list[Any]:
-    return [block for block in message["content"] if "toolResult" not in block]
-
-
-def _count(message: Any) -> int:
-    results = len(_results(message))
-    return results + bool(results and _rest(message)) or 1
-
-
-def _read(message: Any, number: int) -> Sequence[Piece]:
-    found = []
-    for at in _results(message):
-        result = message["content"][at]["toolResult"]
-        data = {"role": "tool", "tool_call_id": result["toolUseId"]}
-        found.append(piece({**data, "content": _content(result["content"])}, (number, at)))
-    if not found or _rest(message):
-        rest = _rest(message)
-        uses = [block["toolUse"] for block in rest if "toolUse" in block]
-        content = _content([block for block in rest if "toolUse" not in block])
-        said: dict[str, Any] = {"role": message["role"], "content": content}
-        if uses:
-            calls = [call(each["toolUseId"], each["name"], each["input"]) for each in uses]
-            said = {**said, "content": content or None, "tool_calls": calls}
-        found.append(piece(said, (number, None)))
-    return found
+def _read_rest(message: Any, blocks: Sequence[Any], _number: int) -> dict[str, Any]:
+    uses = [block["toolUse"] for block in blocks if "toolUse" in block]
+    content = _content([block for block in blocks if "toolUse" not in block])
+    calls = [call(use["toolUseId"], use["name"], use["input"]) for use in uses]
+    return answer(message["role"], content, calls)
 
 
 def _content(blocks: Sequence[Any]) -> Any:
-    """Return blocks in the form of Chat Completions: one text, or parts."""
-    parts = [_part(block) for block in blocks if "cachePoint" not in block]
-    if all(part["type"] == "text" for part in parts):
-        return "\n".join(part["text"] for part in parts)
-    return parts
+    return content_of([_part(block) for block in blocks if "cachePoint" not in block])
 
 
 def _part(block: Any) -> dict[str, Any]:
@@ -137,63 +118,45 @@ def _part(block: Any) -> dict[str, Any]:
     if kind == "json":
         return {"type": "text", "text": json.dumps(value, ensure_ascii=False)}
     data = value.get("source", {}).get("bytes") if isinstance(value, Mapping) else None
-    if isinstance(data, bytes):
-        encoded = b64encode(data).decode()
-        if kind == "image":
-            url = f"data:image/{value.get('format')};base64,{encoded}"
-            return {"type": "image_url", "image_url": {"url": url}}
-        return {"type": "file", "file": {"file_data": encoded}}
-    return {"type": kind, "value": repr(value)}
+    if not isinstance(data, bytes):
+        return {"type": kind, "value": repr(value)}
+    encoded = b64encode(data).decode()
+    if kind == "image":
+        url = f"data:image/{value.get('format')};base64,{encoded}"
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "file", "file": {"file_data": encoded}}
 
 
-# Writing.
-
-
-def written(messages: Sequence[Any], fitted: Fitted) -> list[Any]:
-    """Return the messages that are sent."""
-    sent = rejoined(messages, fitted.placed, _count, added=_added, changed=_changed)
-    return answered_together(sent, messages, lambda each: bool(_results(each)), _joined)
-
-
-def _joined(one: Any, other: Any) -> Any:
-    return {**one, "content": [*one["content"], *other["content"]]}
+def _rewrite(blocks: Sequence[Any], placed: Placed) -> list[Any]:
+    return rewritten(
+        blocks,
+        placed,
+        is_text=lambda block: "text" in block,
+        with_text=lambda _, text: {"text": text},
+        call_id=lambda block: block.get("toolUse", {}).get("toolUseId"),
+        with_arguments=lambda block, arguments: {
+            "toolUse": {**block["toolUse"], "input": json.loads(arguments)}
+        },
+    )
 
 
 def _added(message: Message) -> Any:
+    content = [{"text": message.text}]
     if message.role == "tool":
-        content = [{"text": message.text}]
         result = {"toolUseId": message.tool_call_id, "status": "success", "content": content}
         return {"role": "user", "content": [{"toolResult": result}]}
-    role = "assistant" if message.role == "assistant" else "user"
-    return {"role": role, "content": [{"text": message.text}]}
+    return {"role": "assistant" if message.role == "assistant" else "user", "content": content}
 
 
-def _changed(message: Any, placed: Sequence[Placed]) -> list[Any]:
-    """Return a message with its new texts and arguments, and only its placed parts."""
-    blocks: list[Any] = []
-    for each in placed:
-        at = each.ref[1]
-        if at is None:
-            blocks += _changed_rest(message, each)
-        elif each.text is None:
-            blocks.append(message["content"][at])
-        else:
-            result = {**message["content"][at]["toolResult"], "content": [{"text": each.text}]}
-            blocks.append({"toolResult": result})
-    return [{**message, "content": blocks}]
-
-
-def _changed_rest(message: Any, placed: Placed) -> list[Any]:
-    blocks: list[Any] = []
-    text = placed.text
-    for block in _rest(message):
-        use = block.get("toolUse")
-        if use is not None and use["toolUseId"] in placed.arguments:
-            told = json.loads(placed.arguments[use["toolUseId"]])
-            block = {"toolUse": {**use, "input": told}}
-        elif "text" in block and placed.text is not None:
-            if not text:
-                continue
-            block, text = {"text": text}, None  # one text replaces all texts
-        blocks.append(block)
-    return blocks
+_FORM = BlockForm(
+    blocks=lambda message: message["content"],
+    is_result=lambda block: "toolResult" in block,
+    read_result=_read_result,
+    read_rest=_read_rest,
+    with_blocks=lambda message, blocks: {**message, "content": blocks},
+    with_result=lambda block, text: {
+        "toolResult": {**block["toolResult"], "content": [{"text": text}]}
+    },
+    rewrite=_rewrite,
+    added=_added,
+)
