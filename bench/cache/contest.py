@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -174,7 +175,8 @@ def measure(session: Session) -> Iterator[Row]:
         policy = whole.policy(Stepped())
         planned = [policy(moment) for moment in whole.moments]
         for number, (pause, seconds) in enumerate(session.pauses.items()):
-            replay = whole.paused(seconds)
+            replay = copy(whole)
+            replay.pause = seconds
             own = replay.run(OURS, again(planned))
             place = session.name, pause, model
             yield Row(

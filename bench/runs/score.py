@@ -13,7 +13,7 @@ from bench.runs.script import MARK, NEEDLE, Call, Script, Turn
 from bench.runs.wire import Line, count, lines, shared
 from muntin.providers.names import caching_for
 from muntin.simulator.cache import Block, Cache, Request
-from muntin.simulator.requests import SentRequest, usual_marks
+from muntin.simulator.requests import usual_marks
 
 MODELS = {"openai": "openai/gpt-5", "anthropic": "anthropic/claude-sonnet-4-5"}
 # What a token of output costs beside one of plain input: genai-prices, for these two models.
@@ -159,7 +159,7 @@ class Score:
         marks = tuple(place for place, line in enumerate(found, 1) if line.marked)
         if self._caching.breakpoints and not marks:
             marks = usual_marks(
-                SentRequest(blocks, tuple(line.message for line in found)), self._caching
+                Request(blocks, places=tuple(line.message for line in found)), self._caching
             )
         at = PAUSE * len(self._tokens)
         self._cost += self._cache.send(Request(blocks, marks=marks, at=at)).cost

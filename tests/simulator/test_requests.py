@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from muntin import Profile, Slots, assistant, system, tool, user
 from muntin.core.parts import ToolCall
-from muntin.simulator import Block
-from muntin.simulator.requests import Blocks, SentRequest, usual_marks
+from muntin.simulator import Block, Request
+from muntin.simulator.requests import Blocks, usual_marks
 from tests.simulator.cases import CLAUDE, GPT_5, GPT_56, blocks
 
 CALL = ToolCall("c1", "search", '{"q": "x"}')
@@ -56,9 +56,9 @@ def test_what_the_wire_adds_is_in_the_blocks():
 
 
 def test_unmarked_requests_are_marked_behind_the_system_text_and_at_the_end():
-    def made(size: int) -> SentRequest:
-        return SentRequest(
-            (Block("s", 1, source="system"), *blocks(*[1] * size)), tuple(range(size + 1))
+    def made(size: int) -> Request:
+        return Request(
+            (Block("s", 1, source="system"), *blocks(*[1] * size)), places=tuple(range(size + 1))
         )
 
     assert usual_marks(made(10), CLAUDE) == (1, 11)

@@ -37,12 +37,14 @@ class Block:
 class Request:
     """A request at one time: its blocks in the order of hashing, and its marks.
 
-    A mark is the number of blocks before it; `at` is in seconds.
+    A mark is the number of blocks before it; `at` is in seconds. `places` has for each block the
+    index of its message in the window: -1 for a tool, and for messages that the wire adds in front.
     """
 
     blocks: tuple[Block, ...]
     marks: tuple[int, ...] = field(default=(), kw_only=True)
     at: float = field(default=0.0, kw_only=True)
+    places: tuple[int, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from muntin.core.caching.breakpoints import user_breakpoints
@@ -14,22 +13,11 @@ from muntin.core.digests import digest
 from muntin.core.message import Message
 from muntin.core.profile import OMITTED, Caching, Profile
 from muntin.core.window import Window
-from muntin.simulator.cache import Block
+from muntin.simulator.cache import Block, Request
 
 # For a request without marks, OpenAI searches at up to 20 earlier message endings:
 # https://developers.openai.com/api/docs/guides/prompt-caching
 _MESSAGE_ENDINGS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class SentRequest:
-    """The blocks of a request; `places` has for each block the index of its message in the window.
-
-    The schema of a tool, and messages that the wire adds in front, have the index -1.
-    """
-
-    blocks: tuple[Block, ...]
-    places: tuple[int, ...]
 
 
 class Blocks:
@@ -42,8 +30,8 @@ class Blocks:
         # is kept too, so that no other message can get its identity.
         self._made: dict[tuple[int, str, bool], tuple[Message, tuple[Block, ...]]] = {}
 
-    def of_window(self, window: Window) -> SentRequest:
-        """Return the blocks of a window, named by its slots."""
+    def of_window(self, window: Window) -> Request:
+        """Return the request of a window, its blocks named by its slots."""
         names = [slot.name for slot in sorted(window.report.slots, key=lambda s: s.index)]
         sources = ["joined" if origin is None else names[origin] for origin in window.origins]
         return self.of(window.messages, sources, window.tools)
@@ -53,8 +41,8 @@ class Blocks:
         messages: Sequence[Message],
         sources: Sequence[str],
         tools: Iterable[Mapping[str, Any]] = (),
-    ) -> SentRequest:
-        """Return the blocks of the tools, then of messages that come from `sources`."""
+    ) -> Request:
+        """Return the request of tools, then of messages that come from `sources`."""
         schemas = map(compact_json, tools)
         blocks = [
             Block(text, self.counter.overhead + self.counter.text(text), source="tools")
@@ -71,7 +59,7 @@ class Blocks:
             blocks += message_blocks
             places += [-1 if lead else owner] * len(message_blocks)
             before = message.role
-        return SentRequest(tuple(blocks), tuple(places))
+        return Request(tuple(blocks), places=tuple(places))
 
     def tokens(self, message: Message) -> int:
         """Count a message, as its blocks are counted."""
@@ -103,14 +91,14 @@ class Blocks:
         )
 
 
-def marks_of(window: Window, request: SentRequest) -> tuple[int, ...]:
+def marks_of(window: Window, request: Request) -> tuple[int, ...]:
     """Return the marks of a window: its breakpoints, and marks that its messages carry."""
     ends = {place: number for number, place in enumerate(request.places, 1)}
     after = [mark.after for mark in window.breakpoints] + user_breakpoints(window.messages)
     return tuple(sorted({ends[place - 1] for place in after}))
 
 
-def usual_marks(request: SentRequest, rules: Caching, stable: int | None = None) -> tuple[int, ...]:
+def usual_marks(request: Request, rules: Caching, stable: int | None = None) -> tuple[int, ...]:
     """Return the marks of a request that sets none itself, as by automatic caching.
 
     At the end of the system text and of the first `stable` blocks (of all, if None); further marks

@@ -13,24 +13,19 @@ from muntin.core.checks import shown
 from muntin.core.profile import Caching
 from muntin.core.report import text_table
 from muntin.errors import InvalidInput
+from muntin.simulator.cache import Usage
 
 
 @dataclass(frozen=True, slots=True)
-class RequestCost:
+class RequestCost(Usage):
     """One request: where its tokens went, how much history it had, what moved its prefix.
 
-    `cost` is in tokens of plain input. `retained` are tokens of history, `share` is their part of
-    the history's budget (or of the whole history, if that is less; None without a budget).
-    `diverged` is the first message that differs from the request before (-1: a tool), None if none
-    does.
+    `retained` are tokens of history, `share` is their part of the history's budget (or of the whole
+    history, if that is less; None without a budget). `diverged` is the first message that differs
+    from the request before (-1: a tool), None if none does.
     """
 
     turn: int
-    tokens: int
-    read: int
-    written: int
-    uncached: int
-    cost: float
     retained: int
     share: float | None = None
     diverged: int | None = None
@@ -107,7 +102,7 @@ class PolicyRun:
             "policy": self.policy,
             "requests": len(self.steps),
             **totals,
-            "steps": [asdict(step) for step in self.steps],
+            "steps": [{"tokens": step.tokens, **asdict(step)} for step in self.steps],
         }
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, TypeAlias
 
@@ -23,6 +22,7 @@ from muntin.simulator.cache import Cache, Request
 from muntin.simulator.optimum import Optimum, Point, optimum
 from muntin.simulator.replay import (
     RETRIEVAL_RATIO,
+    Moment,
     Policy,
     Trace,
     UserPolicy,
@@ -31,7 +31,7 @@ from muntin.simulator.replay import (
     trace_of,
     user_policy,
 )
-from muntin.simulator.requests import Blocks, SentRequest, marks_of, usual_marks
+from muntin.simulator.requests import Blocks, marks_of, usual_marks
 from muntin.simulator.result import PolicyRun, RequestCost, Simulation
 
 PolicyLike: TypeAlias = str | Trimming | UserPolicy
@@ -120,50 +120,44 @@ def simulate_trace(
     )
 
 
+@dataclass(slots=True)
 class Replay:
     """A prepared trace: its requests, and what they would be for any policy."""
 
-    def __init__(
-        self,
-        trace: Trace,
-        budget: int,
-        *,
-        profile: Profile,
-        rules: Caching,
-        tokenizer: TokenizerLike | None = None,
-        tools: Sequence[Mapping[str, Any]] = (),
-        steps: bool = False,
-        pause: Pause = PAUSE,
-        ladder: Ladder | None = LADDER,
-    ) -> None:
-        self.trace = trace
-        self.rules = rules
-        self.budget = budget
-        self.blocks = Blocks(profile, tokenizer)
-        self._profile = profile
-        self._tokenizer = tokenizer
-        self._tools = Schemas.of(tools)
-        self._ladder = ladder
-        self.pause = pause
-        self.moments = list(trace.moments(steps=steps))
-        tools_tokens = self.blocks.counter.beside(self._tools)
-        self.head = tools_tokens + sum(map(self.blocks.tokens, trace.system))
-        self._ends = [0, *accumulate(map(self.blocks.tokens, trace.messages))]
+    trace: Trace
+    budget: int
+    profile: Profile = field(kw_only=True)
+    rules: Caching = field(kw_only=True)
+    tokenizer: TokenizerLike | None = field(default=None, kw_only=True)
+    tools: Sequence[Mapping[str, Any]] = field(default=(), kw_only=True)
+    steps: bool = field(default=False, kw_only=True)
+    pause: Pause = field(default=PAUSE, kw_only=True)
+    ladder: Ladder | None = field(default=LADDER, kw_only=True)
+    blocks: Blocks = field(init=False)
+    moments: list[Moment] = field(init=False)
+    # The tokens of tools and system text, which are in front of every request.
+    head: int = field(init=False)
+    history_budget: int = field(init=False)
+    _ends: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.blocks = Blocks(self.profile, self.tokenizer)
+        self.tools = Schemas.of(self.tools)
+        self.moments = list(self.trace.moments(steps=self.steps))
+        tools_tokens = self.blocks.counter.beside(self.tools)
+        self.head = tools_tokens + sum(map(self.blocks.tokens, self.trace.system))
+        self._ends = [0, *accumulate(map(self.blocks.tokens, self.trace.messages))]
         # Ceilings are shares of the room that the tools leave.
-        ceiling = int((budget - tools_tokens) * RETRIEVAL_RATIO) if any(trace.volatile) else 0
-        self.history_budget = max(1, budget - self.head - ceiling)
-        for number, text in enumerate(trace.volatile):
+        ceiling = (
+            int((self.budget - tools_tokens) * RETRIEVAL_RATIO) if any(self.trace.volatile) else 0
+        )
+        self.history_budget = max(1, self.budget - self.head - ceiling)
+        for number, text in enumerate(self.trace.volatile):
             if text is not None and self.blocks.tokens(text) > ceiling:
                 raise InvalidInput(
                     f"volatile text {number} has {self.blocks.tokens(text):,} tokens, but only a "
                     f"quarter of the budget ({ceiling:,}) is kept for it; shorten it"
                 )
-
-    def paused(self, pause: Pause) -> Replay:
-        """Return the same replay with other pauses."""
-        other = copy(self)
-        other.pause = pause
-        return other
 
     def policy(self, policy: PolicyLike, budget: int | None = None) -> Policy:
         """Return the policy that `policy` names; `budget` is the replay's if not given."""
@@ -182,10 +176,10 @@ class Replay:
         return slots_policy(
             policy,
             budget,
-            profile=self._profile,
-            tokenizer=self._tokenizer,
-            tools=self._tools,
-            ladder=self._ladder,
+            profile=self.profile,
+            tokenizer=self.tokenizer,
+            tools=self.tools,
+            ladder=self.ladder,
         )
 
     def run(self, name: str, policy: Policy) -> PolicyRun:
@@ -193,7 +187,7 @@ class Replay:
         sender = _Sender(self.rules, self.pause)
         for moment in self.moments:
             sent = policy(moment)
-            request = self.blocks.of(sent.messages, sent.sources, self._tools)
+            request = self.blocks.of(sent.messages, sent.sources, self.tools)
             # What stands before the text that is gone in the next request.
             stable = len(request.blocks)
             retained = 0
@@ -265,7 +259,7 @@ class _Sender:
     def send(
         self,
         turn: int,
-        request: SentRequest,
+        request: Request,
         marks: tuple[int, ...],
         retained: int,
         share: float | None = None,
@@ -274,7 +268,7 @@ class _Sender:
         """Send one request and keep its cost; only the first `stable` blocks may come again."""
         gap = _gap(self._pause, len(self.steps))
         self._at += gap
-        usage = self._cache.send(Request(request.blocks, marks=marks, at=self._at))
+        usage = self._cache.send(replace(request, marks=marks, at=self._at))
         # A user message that leads has no slot.
         both = zip(request.blocks, request.places, strict=True)
         placed = [(block, place) for block, place in both if block.source != "lead"]
@@ -288,14 +282,14 @@ class _Sender:
                 diverged = max((place for _, place in placed), default=-1) + 1
         elif self.steps and not usage.read:
             cause = "expired" if gap > self._rules.ttl else "not cached"
-        costs = usage.tokens, usage.read, usage.written, usage.uncached, usage.cost
-        self.steps.append(RequestCost(turn, *costs, retained, share, diverged, cause))
+        costs = usage.read, usage.written, usage.uncached, usage.cost
+        self.steps.append(RequestCost(*costs, turn, retained, share, diverged, cause))
         lasting = request.blocks[:stable]
         self._before = [(block.key, block.source) for block in lasting if block.source != "lead"]
 
 
 def _marks(
-    window: Window | None, request: SentRequest, rules: Caching, stable: int | None = None
+    window: Window | None, request: Request, rules: Caching, stable: int | None = None
 ) -> tuple[int, ...]:
     """Return the marks of a request: its window's, or the usual ones where none could be set."""
     marks = () if window is None else marks_of(window, request)
