@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from threading import RLock
 from typing import Any, TypeVar
@@ -25,9 +25,9 @@ from muntin.view.lines import Line, lines
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-# How many plans and windows stay in memory, and how many characters of plans.
+# How many plans stay in memory, how many windows of each, and how many characters of plans.
 PLANS = 8
-WINDOWS = 16
+WINDOWS = 3
 # How many small answers about windows, which never change, stay in memory.
 ANSWERS = 10_000
 CHARACTERS = 64_000_000
@@ -61,11 +61,19 @@ def key_of(session: str, record: Record) -> Key:
 
 
 @dataclass(frozen=True, slots=True)
+class Sight:
+    """A planned window with its lines."""
+
+    window: Window
+    lines: Sequence[Line]
+
+
+@dataclass(frozen=True, slots=True)
 class Planned:
     """A stored window: its original report, its written plan, and the plan.
 
     `plan` is None if it can no longer be read; `why` says so. `longest` is the length of its
-    longest text.
+    longest text. `sights` are the windows that it was planned as lately, by their budgets.
     """
 
     key: Key
@@ -75,19 +83,12 @@ class Planned:
     why: str | None
     longest: int
     size: int
+    sights: OrderedDict[int, Sight] = field(default_factory=OrderedDict)
 
     @property
     def budget(self) -> int:
         """The budget it was planned with."""
         return int(self.written["budget"])
-
-
-@dataclass(frozen=True, slots=True)
-class Sight:
-    """A planned window with its lines."""
-
-    window: Window
-    lines: Sequence[Line]
 
 
 class Plans:
@@ -99,7 +100,6 @@ class Plans:
         # One at a time: planning only computes, and two plans would slow each other down.
         self._lock = RLock()
         self._plans: OrderedDict[Key, Planned] = OrderedDict()
-        self._sights: OrderedDict[tuple[Key, int], Sight] = OrderedDict()
         self._answers: OrderedDict[Hashable, Any] = OrderedDict()
 
     def remember(self, what: Hashable, make: Callable[[], V]) -> V:
@@ -129,8 +129,6 @@ class Plans:
             sizes = sum(plan.size for plan in self._plans.values())
             while sizes > CHARACTERS and len(self._plans) > 1:
                 sizes -= self._plans.popitem(last=False)[1].size
-            for sight in [place for place in self._sights if place[0] not in self._plans]:
-                del self._sights[sight]
             return planned
 
     def _read(self, key: Key, record: Record) -> Planned:
@@ -168,7 +166,7 @@ class Plans:
             return Sight(window, lines(window))
 
         with self._lock:
-            return remembered(self._sights, (planned.key, wanted), WINDOWS, make)
+            return remembered(planned.sights, wanted, WINDOWS, make)
 
 
 def check_budget(value: int) -> int:

@@ -13,7 +13,6 @@ import secrets
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from http.cookies import CookieError, SimpleCookie
 from importlib.resources import files
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
@@ -199,7 +198,7 @@ class _Guard:
             login = f"{self._cookie}={token}; Path={self._base}; HttpOnly; SameSite=Strict"
         else:
             login = None
-            if refusal is None and not self._has_cookie(request):
+            if refusal is None and not self._is_token(request.cookies.get(self._cookie, "")):
                 refusal = 401, _NO_TOKEN
 
         async def answer(message: Any) -> None:
@@ -237,15 +236,6 @@ class _Guard:
 
     def _is_token(self, text: str) -> bool:
         return hmac.compare_digest(keep_surrogates(text), self._token)
-
-    def _has_cookie(self, request: Request) -> bool:
-        for header in request.headers.getlist("cookie"):
-            cookies: SimpleCookie = SimpleCookie()
-            with suppress(CookieError):
-                cookies.load(header)
-            if self._cookie in cookies and self._is_token(cookies[self._cookie].value):
-                return True
-        return False
 
 
 # Serving.
