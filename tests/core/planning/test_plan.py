@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from muntin import Cut, Group, Input, Profile, Slots, Stepped, ToolCall, assistant, tool, user
 from muntin.core.planning import explain, planner
 from muntin.core.planning import slots as declaring
+from muntin.core.planning.draft import SlotPlan
 from muntin.core.planning.plan import Declaration, Plan
-from muntin.core.planning.render import SlotPlan
 from muntin.core.profile import Caching
 from muntin.core.report import NotCarried, SlotReport
 from muntin.timeline.stored_plans import read_plan, write_plan

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import TypeAlias
 
 from muntin.core.caching.frontier import TOOLS, Frontier, LazyFrontier, shared_chunks, text_chunks
-from muntin.core.planning.render import SlotPlan
+from muntin.core.planning.draft import SlotPlan
 from muntin.core.planning.slot import TIERS, VOLATILE
 from muntin.core.profile import Caching
 from muntin.core.report import Moved, Prefix

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from muntin.core.planning.compact import FULL
+from muntin.core.planning.draft import MOVED, OVER_CAP, SlotPlan
 from muntin.core.planning.levels import Form
-from muntin.core.planning.render import MOVED, OVER_CAP, SlotPlan
 from muntin.core.planning.units import Unit
 from muntin.core.report import SHORT, Decision, SlotReport, Status, ranges
 from muntin.core.window import Fate

@@ -8,7 +8,7 @@ units and levels; `planner` decides when a conversation moves, and into which ro
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from muntin.core.message import Message
@@ -20,9 +20,8 @@ from muntin.core.report import Status
 STATUSES: tuple[Status, ...] = ("kept", "short", "short", "stubbed", "dropped")
 
 
-@dataclass(frozen=True, slots=True)
-class Levels:
-    """Up to which position, exclusive, messages are shown less than full."""
+class Levels(NamedTuple):
+    """Up to which position, exclusive, messages are cut, short, one line, and gone."""
 
     cut: int = 0
     short: int = 0
@@ -46,18 +45,17 @@ class Levels:
 
     def raised(self, level: int, until: int) -> Levels:
         """Return the levels with one of them raised to a position."""
-        name = ("", "cut", "short", "stub", "gone")[level]
-        return replace(self, **{name: max(until, getattr(self, name))})
+        raised = [*self]
+        raised[level - 1] = max(until, raised[level - 1])
+        return Levels(*raised)
 
     def joined(self, other: Levels) -> Levels:
         """Return the higher of both, level by level."""
-        if other == NO_LEVELS or self == other:
-            return self
-        return Levels(*map(max, astuple(self), astuple(other)))
+        return Levels(*map(max, self, other))
 
     def shifted(self, by: int) -> Levels:
         """Return the levels of the same list with `by` more messages in front (fewer below 0)."""
-        return Levels(*[max(0, each + by) for each in astuple(self)]) if by else self
+        return Levels(*[max(0, each + by) for each in self]) if by else self
 
 
 NO_LEVELS = Levels()
@@ -96,38 +94,42 @@ def show_whole(units: Sequence[Unit]) -> Shown:
     return Shown(forms, sum([unit.tokens for unit in units]))
 
 
+def levels_at(units: Sequence[Unit], levels: Levels) -> list[int]:
+    """Return the level of every unit; the question of a turn leaves with its last unit."""
+    moved = max(levels)
+    found = [levels.of(unit) if unit.position < moved else FULL for unit in units]
+    if levels.gone:
+        turns = {unit.turn for unit, level in zip(units, found, strict=True) if level != GONE}
+        for place, unit in enumerate(units):
+            if found[place] == GONE and unit.turn in turns and unit.role == "user":
+                found[place] = FULL
+    return found
+
+
 def show_at(units: Sequence[Unit], levels: Levels) -> Shown:
-    """Show a conversation at its levels; the question of a turn leaves with its last unit."""
+    """Show a conversation at its levels."""
     if levels == NO_LEVELS:
         return show_whole(units)
-    forms: list[Form] = []
-    total = 0
-    turns = None
-    moved = max(levels.cut, levels.short, levels.stub, levels.gone)
-    for unit in units:
-        if unit.position >= moved:
-            forms.append(Form(unit, unit.messages, unit.tokens))
-            total += unit.tokens
-            continue
-        level = levels.of(unit)
-        if level == GONE and unit.role == "user":
-            if turns is None:
-                turns = {each.turn for each in units if levels.of(each) != GONE}
-            level = FULL if unit.turn in turns else GONE
-        if level == GONE:
-            continue
-        messages, _, tokens = unit.form(level)
-        status = STATUSES[level] if tokens < unit.tokens else "kept"
-        forms.append(Form(unit, messages, tokens, status))
-        total += tokens
-    return Shown(forms, total)
+    forms = []
+    for unit, level in zip(units, levels_at(units, levels), strict=True):
+        if level != GONE:
+            messages, _, tokens = unit.form(level)
+            status = STATUSES[level] if tokens < unit.tokens else "kept"
+            forms.append(Form(unit, messages, tokens, status))
+    return Shown(forms, sum([form.tokens for form in forms]))
+
+
+def sizes_at(units: Sequence[Unit], levels: Levels) -> list[int]:
+    """Return the tokens of every unit of a conversation at its levels; 0 if it is gone."""
+    if levels == NO_LEVELS:
+        return [unit.tokens for unit in units]
+    pairs = zip(units, levels_at(units, levels), strict=True)
+    return [unit.size(level) for unit, level in pairs]
 
 
 def tokens_at(units: Sequence[Unit], levels: Levels) -> int:
     """Return the tokens of a conversation at its levels."""
-    if levels == NO_LEVELS:
-        return sum([unit.tokens for unit in units])
-    return show_at(units, levels).tokens
+    return sum(sizes_at(units, levels))
 
 
 def lower(
@@ -144,26 +146,19 @@ def lower(
     A batch that would cross the low mark stays if half of the way from it to the room is free.
     Nothing crosses the floor.
     """
-    if levels == NO_LEVELS:
-        sizes = {id(unit): unit.tokens for unit in units}
-    else:
-        sizes = {id(form.unit): form.tokens for form in show_at(units, levels).forms}
+    sizes = dict(zip(map(id, units), sizes_at(units, levels), strict=True))
     size = sum(sizes.values())
     if size <= low:
         return levels
     ends = _ends(units)
     for batch in batches:
-        if size <= low:
-            return levels
         raised = levels.raised(level, ends[id(batch[-1])])
-        left = size
-        for unit in batch:
-            if id(unit) in sizes:
-                after = raised.of(unit)
-                left += (0 if after == GONE else unit.form(after)[2]) - sizes[id(unit)]
+        left = size + sum([unit.size(raised.of(unit)) - sizes[id(unit)] for unit in batch])
         if (left < low and size <= (low + room) // 2) or left < floor:
             return levels
         levels, size = raised, left
+        if size <= low:
+            return levels
     return levels
 
 

@@ -85,3 +85,21 @@ def allocate(amount: int, asks: Sequence[int], weights: Sequence[int]) -> list[i
         for i in by_remainder[:spare]:
             shares[i] += 1
     return shares
+
+
+def fair_shares(
+    pot: int, asks: Sequence[int], weights: Sequence[int], needs: Sequence[int]
+) -> list[int]:
+    """Divide a pot fairly by weight; none gets less than it needs."""
+    shares = list(needs)
+    free = list(range(len(asks)))
+    while free:
+        left = pot - sum([needs[n] for n in range(len(asks)) if n not in free])
+        parts = allocate(max(0, left), [asks[n] for n in free], [weights[n] for n in free])
+        enough = [n for n, part in zip(free, parts, strict=True) if part >= needs[n]]
+        if len(enough) == len(free):
+            for n, part in zip(free, parts, strict=True):
+                shares[n] = part
+            break
+        free = enough
+    return shares

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter as Bag
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from itertools import accumulate
 from math import inf
 from typing import Any
@@ -250,10 +250,10 @@ class Past:
         if moved and gone < len(messages) and not self._is_input(gone):
             at, item = at_of(messages[gone]), item_of(messages[gone])
             name = digest(as_message(messages[gone]))
-        newest = max(astuple(self.lasting)[:3], default=0) - 1
+        newest = max(self.lasting[:3]) - 1
         while newest >= 0 and (newest >= len(messages) or self._is_input(newest)):
             newest -= 1
-        in_turn = () if self.in_turn == NO_LEVELS else astuple(self.in_turn)
+        in_turn = () if self.in_turn == NO_LEVELS else tuple(self.in_turn)
         return Start(
             self.name,
             self.number,

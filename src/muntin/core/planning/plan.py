@@ -16,9 +16,10 @@ from muntin.core.caching.breakpoints import place_breakpoints
 from muntin.core.caching.frontier import Frontier, LazyFrontier, behind_talk
 from muntin.core.caching.prefix import track
 from muntin.core.counting.counter import Counter
+from muntin.core.planning.draft import SlotPlan
 from muntin.core.planning.explain import explain_messages, explain_slots
 from muntin.core.planning.memory import Start
-from muntin.core.planning.render import Rendered, SlotPlan, lowered, render
+from muntin.core.planning.render import Rendered, lowered, render
 from muntin.core.planning.slot import Recap, Slot
 from muntin.core.profile import Caching, Profile
 from muntin.core.report import Prefix, Report

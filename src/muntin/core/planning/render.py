@@ -1,4 +1,4 @@
-"""Rendering: what was decided about a slot, and its messages in the author's order.
+"""Rendering: the messages that stay, in the author's order.
 
 Owns joining and interleaving. It decides nothing.
 """
@@ -11,98 +11,10 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import NamedTuple
 
-from muntin.core.message import Message, as_message
+from muntin.core.message import Message
 from muntin.core.planning.compact import SHORT, STUB
-from muntin.core.planning.levels import NO_LEVELS, Levels, Shown
-from muntin.core.planning.limits import Limits
-from muntin.core.planning.memory import Past
+from muntin.core.planning.draft import SlotPlan
 from muntin.core.planning.slot import Group, Slot
-from muntin.core.planning.units import Reading
-
-OVER_CAP, OVER_BUDGET, FALLBACK, MOVED = "over_cap", "over_budget", "fallback", "moved"
-
-
-class SlotPlan(NamedTuple):
-    """What was decided about one slot.
-
-    `reason` is why anything of it is missing, unless it is over its ceiling or has moved. `order`
-    is its place among the slots, the least protected first. `elsewhere` are results of calls in
-    other slots, with their places in this one. `past` is the conversation that it is part of,
-    `after` how far that has moved now: for good, and in this turn. `offset` is the place of its
-    first message in the declared list.
-    """
-
-    reading: Reading
-    limits: Limits
-    shown: Shown
-    room: int
-    reason: str
-    order: int
-    elsewhere: tuple[tuple[int, Message | None], ...]
-    past: Past | None
-    after: tuple[Levels, Levels] | None
-    offset: int
-
-    @property
-    def slot(self) -> Slot:
-        """The slot."""
-        return self.reading.slot
-
-    @property
-    def levels(self) -> Levels:
-        """How far its conversation has moved."""
-        return NO_LEVELS if self.after is None else self.after[0].joined(self.after[1])
-
-    @property
-    def has_moved(self) -> bool:
-        """Whether its conversation moved in this window."""
-        past = self.past
-        if past is None or not self.slot.is_stepped:
-            return False
-        return self.after != (past.lasting, past.in_turn)
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether anything of the slot is missing or shorter."""
-        forms = self.shown.forms
-        whole = len(forms) == len(self.reading.units)
-        return bool(self.reading.beyond) or not whole or any(f.status != "kept" for f in forms)
-
-    def is_whole(self, place: int) -> bool:
-        """Say whether a message of the slot is shown as it was given."""
-        if any(place in form.unit.indices and form.status == "kept" for form in self.shown.forms):
-            return True
-        given = [shown for index, shown in self.elsewhere if index == place]
-        return bool(given) and given[0] == as_message(self.slot.messages[place])
-
-    def entries(self) -> list[tuple[int | None, Message]]:
-        """Return the messages that stay, each with its place in the slot; None for a message that
-        Muntin put in."""
-        found: list[tuple[int | None, Message]] = []
-        shown, note, gone = self.shown, self.shown.note, self.levels.gone
-        pairs = [(index, message) for index, message in self.elsewhere if message is not None]
-        for form in shown.forms:
-            unit = form.unit
-            pairs += zip(unit.indices, form.messages, strict=False)
-        if self.reading.is_scattered or self.elsewhere:
-            pairs.sort(key=itemgetter(0))
-        found += [(None, message) for message in shown.front]
-        if note is None:
-            return [*found, *pairs]
-        first = next((f.unit for f in shown.forms if f.unit.position >= gone), None)
-        for index, message in pairs:
-            if first is not None and index >= first.indices[0] and note is not None:
-                found.append((None, note))
-                note = None
-            found.append((index, message))
-        return found
-
-    def messages(self) -> list[Message]:
-        """Return the messages that stay."""
-        shown = self.shown
-        if shown.note or self.elsewhere or self.reading.is_scattered:
-            return [message for _, message in self.entries()]
-        return [*shown.front, *(message for form in shown.forms for message in form.messages)]
 
 
 class Rendered(NamedTuple):

@@ -14,7 +14,7 @@ from muntin.core.counting.counter import Counter
 from muntin.core.forms import joins_others
 from muntin.core.message import Message, MessageLike, role_of, speaks_beside
 from muntin.core.parts import Part, Reasoning, Text
-from muntin.core.planning.compact import FULL, LEAST, SHORT, STUB, Compactor, Costed, Forms
+from muntin.core.planning.compact import FULL, GONE, LEAST, SHORT, STUB, Compactor, Costed, Forms
 from muntin.core.planning.slot import Slot
 from muntin.errors import InvalidInput, MuntinError, NeedsConversation, TokenizerError
 
@@ -70,6 +70,12 @@ class Unit:
                 known = self.messages, self.costs, self.tokens
             self.forms[level] = known
         return known
+
+    def size(self, level: int) -> int:
+        """Return the tokens of the unit at a level."""
+        if level == FULL:
+            return self.tokens
+        return 0 if level == GONE else self.form(level)[2]
 
 
 # A message that was read: its index, the message, its tokens.

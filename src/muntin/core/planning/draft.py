@@ -1,0 +1,145 @@
+"""The draft: a window while it is planned, slot by slot. What it holds in the end is the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+
+from muntin.core.counting.counter import Counter
+from muntin.core.message import Message, as_message
+from muntin.core.planning.levels import NO_LEVELS, Levels, Shown
+from muntin.core.planning.limits import Limits
+from muntin.core.planning.memory import Past
+from muntin.core.planning.slot import Group, Recap, Slot
+from muntin.core.planning.units import Reading
+
+OVER_CAP, OVER_BUDGET, FALLBACK, MOVED = "over_cap", "over_budget", "fallback", "moved"
+
+
+@dataclass(slots=True)
+class SlotPlan:
+    """What is decided about one slot.
+
+    `limits` are those in force. `past` is the conversation that it is part of, `offset` the place
+    of its first message in the declared list. What `stands` cannot be dropped. `need` was set aside
+    for it; `open_room` is the room that it was given before its ceiling, `room` after it. `beside`
+    is what a text adds to its joined message beside its own tokens. `reason` is why anything of it
+    is missing, unless it is over its ceiling or has moved. `order` is its place among the slots,
+    the least protected first. `elsewhere` are results of calls in other slots, with their places in
+    this one. `after` is how far its conversation has moved now: for good, and in this turn.
+    """
+
+    slot: Slot
+    reading: Reading
+    limits: Limits
+    past: Past | None = None
+    offset: int = 0
+    stands: bool = False
+    need: int = 0
+    open_room: int | None = None
+    room: int = 0
+    beside: int = 0
+    shown: Shown = field(default_factory=lambda: Shown([], 0))
+    reason: str = OVER_BUDGET
+    order: int = 0
+    elsewhere: tuple[tuple[int, Message | None], ...] = ()
+    after: tuple[Levels, Levels] | None = None
+
+    @property
+    def is_head(self) -> bool:
+        """Whether its conversation begins with it."""
+        return self.past is not None and self.past.slots[0] is self.slot
+
+    @property
+    def used(self) -> int:
+        """The tokens that it takes of the window."""
+        return self.shown.tokens + self.beside
+
+    @property
+    def levels(self) -> Levels:
+        """How far its conversation has moved."""
+        return NO_LEVELS if self.after is None else self.after[0].joined(self.after[1])
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether its conversation moved in this window."""
+        past = self.past
+        if past is None or not self.slot.is_stepped:
+            return False
+        return self.after != (past.lasting, past.in_turn)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether anything of the slot is missing or shorter."""
+        forms = self.shown.forms
+        whole = len(forms) == len(self.reading.units)
+        return bool(self.reading.beyond) or not whole or any(f.status != "kept" for f in forms)
+
+    def is_whole(self, place: int) -> bool:
+        """Say whether a message of the slot is shown as it was given."""
+        if any(place in form.unit.indices and form.status == "kept" for form in self.shown.forms):
+            return True
+        given = [shown for index, shown in self.elsewhere if index == place]
+        return bool(given) and given[0] == as_message(self.slot.messages[place])
+
+    def entries(self) -> list[tuple[int | None, Message]]:
+        """Return the messages that stay, each with its place in the slot; None for a message that
+        Muntin put in."""
+        found: list[tuple[int | None, Message]] = []
+        shown, note, gone = self.shown, self.shown.note, self.levels.gone
+        pairs = [(index, message) for index, message in self.elsewhere if message is not None]
+        for form in shown.forms:
+            unit = form.unit
+            pairs += zip(unit.indices, form.messages, strict=False)
+        if self.reading.is_scattered or self.elsewhere:
+            pairs.sort(key=itemgetter(0))
+        found += [(None, message) for message in shown.front]
+        if note is None:
+            return [*found, *pairs]
+        first = next((f.unit for f in shown.forms if f.unit.position >= gone), None)
+        for index, message in pairs:
+            if first is not None and index >= first.indices[0] and note is not None:
+                found.append((None, note))
+                note = None
+            found.append((index, message))
+        return found
+
+    def messages(self) -> list[Message]:
+        """Return the messages that stay."""
+        shown = self.shown
+        if shown.note or self.elsewhere or self.reading.is_scattered:
+            return [message for _, message in self.entries()]
+        return [*shown.front, *(message for form in shown.forms for message in form.messages)]
+
+
+@dataclass(slots=True)
+class Draft:
+    """A window while it is planned.
+
+    `budget` is what ratios are shares of, `room` what the window is to fit. `parts` are its slots
+    in window order; `ranked` are those that hold anything, the best protected first. `history`,
+    `input` and `run` are parts of the main conversation, and so is `past`. In a `fallback` floors
+    are ignored; with `has_least_run` a run needs only its newest calls. `begun` are the joined
+    messages that have a part already.
+    """
+
+    budget: int
+    room: int
+    counter: Counter
+    recap: Recap | None
+    may_run: bool
+    parts: Sequence[SlotPlan]
+    ranked: Sequence[SlotPlan] = ()
+    past: Past | None = None
+    history: SlotPlan | None = None
+    input: SlotPlan | None = None
+    run: SlotPlan | None = None
+    fallback: bool = False
+    has_least_run: bool = False
+    begun: set[Group] = field(default_factory=set)
+
+    @property
+    def used(self) -> int:
+        """The tokens that the slots take of the window."""
+        return sum([part.used for part in self.ranked])

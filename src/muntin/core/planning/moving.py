@@ -1,0 +1,147 @@
+"""Moving: what a conversation shows of its past in the room that it is given.
+
+It stays where it began as long as it fits; else it moves to the low mark. Pure functions of the
+draft: what was decided about the run is known, nothing else is asked.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from muntin.core.counting.counter import Counter
+from muntin.core.message import Message
+from muntin.core.planning.compact import GONE
+from muntin.core.planning.draft import Draft, SlotPlan
+from muntin.core.planning.levels import Levels, Shown, by_turn, lower, show_at, tokens_at
+from muntin.core.planning.memory import Past
+from muntin.core.planning.shrink import compact, marker_tokens, with_marker, without_oldest
+from muntin.core.planning.slot import Recap
+from muntin.core.planning.units import Unit
+
+# A note about missing calls names so many tools.
+_NAMES = 8
+
+
+def levels_before(draft: Draft, past: Past) -> tuple[Levels, Levels]:
+    """Return how far a conversation has moved for good, and in this turn. What a run does its
+    history does too: both are one conversation, the oldest first."""
+    lasting, run = past.lasting, draft.run
+    if run is not None and past is draft.past and run.shown.lasting is not None:
+        lasting = lasting.joined(run.shown.lasting)
+    return lasting, past.in_turn
+
+
+def show_history(draft: Draft, part: SlotPlan, past: Past, room: int) -> Shown:
+    """Stay where the conversation began, if that fits; else move.
+
+    It moves for good if it has outgrown the room it usually has, to the low mark of that room.
+    If it has not, other slots are unusually large: then it moves for this turn only.
+    """
+    units, recap = part.reading.units, past.recap
+    lasting, in_turn = levels_before(draft, past)
+    front = _tokens_of(recap, draft.counter)
+    shown = show_at(units, lasting.joined(in_turn))
+    if shown.tokens + front > room:
+        usual = _usual_room(draft, part, past, room)
+        if tokens_at(units, lasting) + front > max(usual, room):
+            recap, lasting = _move_for_good(draft, part, past, lasting, usual)
+            front = _tokens_of(recap, draft.counter)
+            shown = show_at(units, lasting.joined(in_turn))
+    if shown.tokens + front > room:
+        in_turn = _moved(draft, part, past, lasting.joined(in_turn), room - front)
+        shown = show_at(units, in_turn)
+    if shown.tokens + front > room and past is draft.past and draft.run is not None:
+        # The newest turn alone does not fit, and requests of this turn will follow.
+        older = [[each] for each in units[:-1] if each.role != "user"]
+        most = max(0, room - front)
+        in_turn = lower(units, in_turn, GONE, older, int(past.low * most), most)
+        shown = show_at(units, in_turn)
+    if shown.tokens + front > room:
+        shown = _without_oldest(draft, part, shown, max(0, room - front))
+    if recap is not None and shown.tokens + front <= room:
+        shown.front, shown.tokens = (recap.message,), shown.tokens + front
+    add_note(past, units, lasting, shown, room, draft.counter)
+    shown = with_marker(part.reading, shown, room, draft.counter)
+    shown.lasting, shown.in_turn, shown.recap = lasting, in_turn, recap
+    return shown
+
+
+def _tokens_of(recap: Recap | None, counter: Counter) -> int:
+    return 0 if recap is None else counter.message(recap.message)
+
+
+def _move_for_good(
+    draft: Draft, part: SlotPlan, past: Past, levels: Levels, room: int
+) -> tuple[Recap | None, Levels]:
+    """Move, and put the newest summary in front if anything leaves with it."""
+    newest, most = draft.recap if past is draft.past else None, room // 4
+    recap = past.recap
+    if recap is not None and _tokens_of(recap, draft.counter) > most:
+        recap = None  # no longer worth its room
+    if newest is not None and (past.recap is None or newest.until > past.recap.until):
+        front = _tokens_of(newest, draft.counter)
+        moved = _moved(draft, part, past, levels, room - front)
+        if front <= most and moved.gone > levels.gone:
+            return newest, moved
+    front = _tokens_of(recap, draft.counter)
+    return recap, _moved(draft, part, past, levels, room - front)
+
+
+def _moved(draft: Draft, part: SlotPlan, past: Past, levels: Levels, room: int) -> Levels:
+    """Return the levels that leave a history at or below the low mark of its room, if the newest
+    turn and the floor allow it."""
+    units = part.reading.units
+    floor = 0 if draft.fallback else min(part.limits.floor, room)
+    room = max(0, room - marker_tokens(part.slot, draft.counter))
+    low = max(int(past.low * room), floor)
+    levels, fits = compact(units, levels, room, low, floor=floor)
+    return levels if fits else lower(units, levels, GONE, by_turn(units), low, room, floor)
+
+
+def _without_oldest(draft: Draft, part: SlotPlan, shown: Shown, room: int) -> Shown:
+    """Leave out the oldest units of the newest turn; its question goes with its last unit."""
+    units = [form.unit for form in shown.forms if not form.unit.is_protected]
+    order = [*sorted(units[:-1], key=lambda unit: unit.role == "user"), *units[-1:]]
+    floor = part.limits.floor
+    floor = sys.maxsize if draft.fallback and floor else floor
+    return without_oldest(part.reading, shown, room, floor, draft.counter, order)
+
+
+def _usual_room(draft: Draft, part: SlotPlan, past: Past, room: int) -> int:
+    """Return the room that a history usually has: the smallest of the last turns but one, so that
+    one odd turn does not count."""
+    beside, ceiling = tokens_beside(draft, part), part.limits.cap
+    rooms = sorted(past.usual_rooms(room_of(part, room) + beside))
+    usual = rooms[min(1, len(rooms) - 1)] - beside
+    usual = usual if ceiling is None else min(usual, ceiling)
+    return max(usual, min(part.limits.floor, room), 0)
+
+
+def room_of(part: SlotPlan, room: int) -> int:
+    """Return the room of a slot before its ceiling, or `room` if it was not served yet."""
+    return room if part.open_room is None else part.open_room
+
+
+def tokens_beside(draft: Draft, part: SlotPlan) -> int:
+    """Return the tokens of the input and the run, which are part of the conversation too."""
+    if part is not draft.history:
+        return 0
+    beside = [each for each in (draft.input, draft.run) if each is not None]
+    return sum([each.shown.tokens for each in beside if each.slot.pool == part.slot.pool])
+
+
+def add_note(
+    past: Past, units: Sequence[Unit], levels: Levels, shown: Shown, room: int, counter: Counter
+) -> None:
+    """Say in front of the first unit that is left of a turn which calls are gone."""
+    calls = past.calls_gone(units, levels)
+    if not calls:
+        return
+    names = ", ".join(f"{name} {count}" for name, count in calls.most_common(_NAMES))
+    total = calls.total()
+    line = f"[{total} earlier calls are not shown: {names}]"
+    note = Message("user", line if total > 1 else f"[1 earlier call is not shown: {names}]")
+    tokens = counter.message(note)
+    if shown.tokens + tokens <= room:
+        shown.note, shown.tokens = note, shown.tokens + tokens

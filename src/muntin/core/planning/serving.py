@@ -1,0 +1,304 @@
+"""Serving: how much room every slot gets, from the best protected to the least.
+
+Each slot is asked what it could use of its floor; that much is set aside for it. Then each takes as
+much as it can use of what the needs of the others leave. What it cannot use flows on.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from muntin.core.planning.draft import FALLBACK, Draft, SlotPlan
+from muntin.core.planning.levels import NO_LEVELS, Shown, show_whole, tokens_at
+from muntin.core.planning.limits import Limits, fair_shares
+from muntin.core.planning.moving import levels_before, show_history
+from muntin.core.planning.running import run_need, show_run
+from muntin.core.planning.shrink import least_input, marker_tokens, shrink, shrink_input
+from muntin.core.planning.slot import Group, Pool
+
+# About so many tokens may merge where two texts are joined.
+_SEAM = 8
+
+
+@dataclass(slots=True)
+class _Left:
+    """The room that is left in the window, and in its pools."""
+
+    window: int
+    pools: dict[Pool, int] = field(default_factory=dict)
+
+    def take(self, pool: Pool | None, tokens: int) -> None:
+        self.window -= tokens
+        if pool is not None:
+            self.pools[pool] = self.pools.get(pool, pool.tokens) - tokens
+
+    @property
+    def least(self) -> int:
+        return min([self.window, *self.pools.values()])
+
+    def of(self, pool: Pool | None) -> int:
+        return self.window if pool is None else min(self.window, self.pools[pool])
+
+
+def serve(draft: Draft) -> None:
+    """Give every slot its room. If room was set aside for a slot that did not use it, serve again
+    without: needs only become smaller, so this ends."""
+    if _shows_all(draft):
+        return
+    parties = _parties(draft)
+    _set_needs(draft)
+    while True:
+        _serve_once(draft, parties)
+        unused = [part for part in draft.ranked if part.used < part.need]
+        if not unused:
+            return
+        for part in unused:
+            part.need = part.used
+
+
+# Everything fits.
+
+
+def _shows_all(draft: Draft) -> bool:
+    """Show everything, if everything fits and no conversation has moved."""
+    left = _Left(draft.room)
+    for part in draft.parts:
+        past, cap, size = part.past, part.limits.cap, part.reading.tokens
+        if past is not None and (
+            past.lasting != NO_LEVELS or past.in_turn != NO_LEVELS or past.input_tokens
+        ):
+            return False
+        if part.reading.beyond or (cap is not None and size > cap):
+            return False
+        left.take(part.slot.pool, size)
+    free = left.window
+    _take_joining(draft, left)
+    if draft.room <= 0 or left.least < 0:
+        return False
+    better = 0  # what is less protected would give
+    for part in draft.ranked:
+        part.shown = show_whole(part.reading.units)
+        part.room = free + part.shown.tokens
+        if part.slot.is_stepped:
+            part.open_room = draft.room - better
+        better += part.shown.tokens
+    return True
+
+
+def _take_joining(draft: Draft, left: _Left) -> None:
+    """Take what joined messages add to the tokens of their parts: frames and separators. If
+    they just do not fit so, count them as they are: tokens may merge where parts meet."""
+    count, joined = draft.counter, dict[Group, list[SlotPlan]]()
+    for part in draft.parts:
+        group = part.slot.place.group
+        if group is not None and group.join is not None and part.reading.units:
+            joined.setdefault(group, []).append(part)
+    added = {}
+    for group, parts in joined.items():
+        added[group] = count.overhead + (len(parts) - 1) * count.text(group.join or "")
+        left.take(parts[0].slot.pool, added[group])
+    if -_SEAM * sum(map(len, joined.values())) <= left.least < 0:
+        for group, parts in joined.items():
+            texts = [part.reading.units[0].messages[0].text for part in parts]
+            whole = count.overhead + count.text((group.join or "").join(texts))
+            apart = added[group] + sum([part.reading.tokens for part in parts])
+            left.take(parts[0].slot.pool, whole - apart)
+
+
+# Needs.
+
+
+def _set_needs(draft: Draft) -> None:
+    """Set aside what every slot needs. If the needs do not fit together, floors are ignored; if the
+    rest does not fit either, a run needs only its newest calls."""
+    for draft.fallback, draft.has_least_run in ((False, False), (True, False), (True, True)):
+        if draft.fallback and not draft.has_least_run:
+            _ignore_floors(draft)
+        draft.begun.clear()
+        left = _Left(draft.room)
+        for part in draft.ranked:
+            part.need = _need(draft, part)
+            left.take(part.slot.pool, part.need)
+            group = part.slot.place.group
+            if part.need and group is not None:
+                draft.begun.add(group)
+        if left.least >= 0:
+            return
+
+
+def _ignore_floors(draft: Draft) -> None:
+    """Go on without floors: then no floor raises a ceiling either."""
+    has_floors = any(part.limits.floor for part in draft.parts)
+    for part in draft.parts:
+        cap, floor = part.limits.fallback_cap, part.limits.floor
+        part.limits = Limits(cap, floor if cap is None else min(floor, cap), cap)
+        if has_floors:
+            part.reason = FALLBACK
+
+
+def _need(draft: Draft, part: SlotPlan) -> int:
+    """Return what is set aside for a slot: no more than it can use of it."""
+    if part.stands:
+        return fit(draft, part, sys.maxsize).tokens + _joining(draft, part)
+    if part.slot.is_input:
+        return least_input(part.reading, draft.counter)
+    if part is draft.run and part.past is not None:
+        return run_need(draft, part, part.past)
+    protected = sum([unit.tokens for unit in part.reading.units if unit.is_protected])
+    floor = 0 if draft.fallback else part.limits.floor
+    return max(protected, fit(draft, part, floor).tokens if floor else 0)
+
+
+def _joining(draft: Draft, part: SlotPlan) -> int:
+    """Return what a text adds to its joined message beside its own tokens."""
+    group = part.slot.place.group
+    if group is None or group.join is None:
+        return 0
+    return draft.counter.text(group.join) if group in draft.begun else draft.counter.overhead
+
+
+# Rooms.
+
+
+def _parties(draft: Draft) -> list[list[SlotPlan]]:
+    """Return the slots in the order they are served; slots that share are one party."""
+    parties: list[list[SlotPlan]] = []
+    sharing: dict[Group, list[SlotPlan]] = {}
+    for part in draft.ranked:
+        group = part.slot.place.group
+        if group is not None and group.share:
+            if group in sharing:
+                sharing[group].append(part)
+                continue
+            sharing[group] = party = [part]
+            parties.append(party)
+        else:
+            parties.append([part])
+    return parties
+
+
+def _serve_once(draft: Draft, parties: Sequence[Sequence[SlotPlan]]) -> None:
+    draft.begun.clear()
+    broken: set[Group] = set()
+    left = _Left(draft.room)  # after what was given, and the needs of those not served yet
+    for part in draft.ranked:
+        part.shown, part.beside = Shown([], 0), 0
+        left.take(part.slot.pool, part.need)
+    spare = left.window
+    for party in parties:
+        for part in party:
+            left.take(part.slot.pool, -part.need)
+        room = left.of(party[0].slot.pool)
+        for part, (share, could) in zip(party, _divided(draft, party, room), strict=True):
+            group, ceiling = part.slot.place.group, part.limits.cap
+            beside = _joining(draft, part)
+            share = -1 if group in broken else share - beside
+            part.open_room = max(share, could)
+            part.room = share if ceiling is None else min(share, ceiling)
+            part.shown = fit(draft, part, part.room)
+            if part.shown.forms:
+                part.beside = beside
+                if group is not None:
+                    draft.begun.add(group)
+            # One that would not fit even beside nothing but needs breaks nothing.
+            elif group and group.chain and part.reading.tokens + beside <= spare + part.need:
+                broken.add(group)
+            left.take(part.slot.pool, part.used)
+        if len(party) > 1:
+            _give_rest(draft, party, left)
+
+
+def _give_rest(draft: Draft, party: Sequence[SlotPlan], left: _Left) -> None:
+    """Let slots that can use nothing of their share have what the others did not use."""
+    for part in party:
+        if part.shown.forms or part.slot.is_stepped:
+            continue
+        pool, ceiling = part.slot.pool, part.limits.cap
+        left.take(pool, -part.used)
+        room = left.of(pool)
+        part.room = room if ceiling is None else min(room, ceiling)
+        part.shown = fit(draft, part, part.room)
+        left.take(pool, part.used)
+
+
+def _divided(draft: Draft, party: Sequence[SlotPlan], room: int) -> list[tuple[int, int]]:
+    """Divide a room among slots that share it, none below its need. Return what each gets, and
+    what it could have: a conversation that has moved does not ask for all of it."""
+    if len(party) == 1:
+        return [(room, room)]
+    room = max(0, room)
+    asks = [_ask(draft, part) for part in party]
+    weights = [part.slot.size.max_tokens for part in party]
+    heavy = [max(1, room) if most is None else most for most in weights]
+    needs = [min(ask, part.need) for ask, part in zip(asks, party, strict=True)]
+    shares = fair_shares(room, asks, heavy, needs)
+    rooms = []
+    for place, part in enumerate(party):
+        most = weights[place]
+        wide = [*asks[:place], room if most is None else most, *asks[place + 1 :]]
+        could = fair_shares(room, wide, heavy, needs) if part.slot.is_stepped else shares
+        rooms.append((shares[place], could[place]))
+    return rooms
+
+
+def _ask(draft: Draft, part: SlotPlan) -> int:
+    """Return what a slot would show if nothing had to give."""
+    past, cap = part.past if part.is_head else None, part.limits.cap
+    levels = NO_LEVELS if past is None else past.lasting.joined(past.in_turn)
+    ask = tokens_at(part.reading.units, levels)
+    if part.slot.trim.marker is not None and part.slot.is_stepped and levels.gone:
+        ask += marker_tokens(part.slot, draft.counter)
+    return ask if cap is None else min(ask, cap)
+
+
+# How a slot uses its room.
+
+
+def fit(draft: Draft, part: SlotPlan, room: int) -> Shown:
+    """Return what a slot shows in a room; a negative room shows only what nothing may drop."""
+    slot, past = part.slot, part.past
+    if slot.required or (part.stands and not slot.is_input):
+        return _fit_standing(draft, part)
+    room = max(0, room)
+    if slot.is_input:
+        return _fit_input(draft, part, room)
+    if past is not None and part is draft.run:
+        return show_run(draft, part, past, room)
+    if past is None or not part.is_head:
+        levels = NO_LEVELS
+    elif slot.is_stepped:
+        return show_history(draft, part, past, room)
+    else:
+        levels, _ = levels_before(draft, past)
+    floor = part.limits.floor
+    floor = sys.maxsize if draft.fallback and floor else floor
+    return shrink(part.reading, room, floor, draft.counter, levels)
+
+
+def _fit_standing(draft: Draft, part: SlotPlan) -> Shown:
+    """Show what must stay; over a ceiling, characters of it are cut."""
+    reading, cap = part.reading, part.limits.cap
+    whole = show_whole(reading.units)
+    if cap is None or whole.tokens <= cap or part.slot.trim.behavior != "char":
+        return whole
+    if part.slot.is_input:
+        return shrink_input(reading, cap, draft.counter)
+    for unit in reading.units:
+        unit.is_protected = False
+    shown = shrink(reading, cap, 0, draft.counter, NO_LEVELS)
+    for unit in reading.units:
+        unit.is_protected = True
+    return shown if shown.forms else whole
+
+
+def _fit_input(draft: Draft, part: SlotPlan, room: int) -> Shown:
+    """Cut the middle of a long input; where a run is possible, to half of the window at most.
+    During a turn the cut stays the same, so that the run behind it stays cached."""
+    past = draft.past if part is draft.input else None
+    known = None if past is None else past.input_tokens
+    limit = room if known is None else min(room, known)
+    if known is None and draft.may_run and part.reading.tokens > room:
+        limit = min(limit, draft.budget // 2)
+    return shrink_input(part.reading, limit, draft.counter)
