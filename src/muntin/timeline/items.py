@@ -42,7 +42,8 @@ UNSETTLED: tuple[Status, ...] = ("open", "pending")
 # Why a content is kept: for the plans of reports, or as the original of a source.
 ContentKind: TypeAlias = Literal["report", "source"]
 # The frontier of the newest window of a line and the state of its summaries; the usage of failed
-# summaries; parts of the recall index; the frontier of a recorder's newest request, and its steps.
+# summaries; parts of the recall index; the frontier of a recorder's newest request, its steps, and
+# the digest of its past, by which it is found, with the digest of its answer.
 NoteKind: TypeAlias = Literal[
     "frontier",
     "summary",
@@ -51,6 +52,7 @@ NoteKind: TypeAlias = Literal[
     "recall_vectors",
     "recorder_frontier",
     "recorder_steps",
+    "recorder_past",
 ]
 # The kind of a note, and its name among the notes of its kind.
 NoteKey: TypeAlias = tuple[NoteKind, str]
@@ -322,9 +324,9 @@ class SideWrites:
     `names` are all contents that the plan of the report `record` needs: they are kept as long as
     one of the newest `keep` reports names them. `contents` are the contents that the store may not
     have yet. `originals` are the sources of a turn; originals first kept before the turn `forget`
-    are deleted. `notes` replace the notes of the same kind and name. `seen` are the notes that this
-    was made from, as they were read; None for a missing one. If one of them has changed since,
-    nothing is written (`Overtaken`).
+    are deleted. `notes` replace the notes of the same kind and name; None deletes one. `seen` are
+    the notes that this was made from, as they were read; None for a missing one. If one of them
+    has changed since, nothing is written (`Overtaken`).
     """
 
     record: Record | None = None
@@ -334,7 +336,7 @@ class SideWrites:
     turn: int = 0
     originals: Mapping[str, str] = field(default_factory=dict)
     forget: int = 0
-    notes: Mapping[NoteKey, str] = field(default_factory=dict)
+    notes: Mapping[NoteKey, str | None] = field(default_factory=dict)
     seen: Mapping[NoteKey, str | None] = field(default_factory=dict)
 
 

@@ -289,6 +289,12 @@ class Archive(Protocol):
     def note(self, session: str, kind: NoteKind, name: str = "") -> str | None:
         """Return a note of a session, or None."""
 
+    def sessions_at(self, past: str, answer: str | None = None) -> list[tuple[str, str]]:
+        """Return up to two sessions whose note `recorder_past` has this name, and its text.
+
+        With an `answer` only notes of this text count.
+        """
+
 
 class Store(Timelines, Leases, Archive, Protocol):
     """Keeps timelines, leases and an archive."""

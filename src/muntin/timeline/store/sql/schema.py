@@ -240,6 +240,7 @@ _SEVENTH = (
         WHERE line NOT LIKE 'held:%' AND line NOT LIKE 'summary:%' AND line NOT LIKE 'recall:%'
             AND line NOT LIKE 'recall-vectors:%'
             AND line NOT IN ('summaries-in-vain', 'fit', 'fit-steps')""",
+    "CREATE INDEX muntin_notes_past ON muntin_notes (name, data) WHERE kind = 'recorder_past'",
 )
 
 Migration: TypeAlias = Sequence["str | Callable[[Transaction], None]"]

@@ -240,4 +240,9 @@ PUT_NOTE = """
 INSERT INTO muntin_notes (session, kind, name, data) VALUES (:sid, :kind, :name, :data)
 ON CONFLICT (session, kind, name) DO UPDATE SET data = excluded.data"""
 DROP_NOTE = "DELETE FROM muntin_notes WHERE session = :sid AND kind = :kind AND name = :name"
+_AT_PAST = """
+SELECT s.name, n.data FROM muntin_notes n JOIN muntin_sessions s ON s.id = n.session
+WHERE n.kind = 'recorder_past' AND n.name = :past"""
+AT_PAST = f"{_AT_PAST} LIMIT 2"
+AT_ANSWER = f"{_AT_PAST} AND n.data = :answer LIMIT 2"
 NOTE = f"SELECT data FROM muntin_notes WHERE session = {_SID} AND kind = :kind AND name = :name"

@@ -242,7 +242,10 @@ class SqlStore(SqlLeases):
             _put_contents(tx, sid, "source", beside.turn, beside.originals)
             tx.run(sql.DROP_SOURCES, sid=sid, turn=beside.forget)
         for (kind, name), data in beside.notes.items():
-            tx.run(sql.PUT_NOTE, sid=sid, kind=kind, name=name, data=data)
+            if data is None:
+                tx.run(sql.DROP_NOTE, sid=sid, kind=kind, name=name)
+            else:
+                tx.run(sql.PUT_NOTE, sid=sid, kind=kind, name=name, data=data)
 
     def _put_report(
         self, tx: Transaction, session: str, sid: int, beside: SideWrites, record: Record
@@ -282,6 +285,13 @@ class SqlStore(SqlLeases):
     def note(self, session: str, kind: NoteKind, name: str = "") -> str | None:
         rows = self.ask(sql.NOTE, session, kind=kind, name=name)
         return rows[0][0] if rows else None
+
+    def sessions_at(self, past: str, answer: str | None = None) -> list[tuple[str, str]]:
+        if answer is None:
+            rows = self.database.query(sql.AT_PAST, past=past)
+        else:
+            rows = self.database.query(sql.AT_ANSWER, past=past, answer=answer)
+        return [(session, data) for session, data in rows]
 
     def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
         bounds = {"first": first, "last": _MOST if last is None else last}
