@@ -34,12 +34,36 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator["Server"]:
-    """Return the PostgreSQL of this process, which no test stops."""
-    from tests.reliability.server import running_server  # what it needs is not always installed
+def _shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Server"]:
+    from tests.reliability.server import shared_server  # what it needs is not always installed
 
-    with running_server() as running:
+    folder = tmp_path_factory.getbasetemp()
+    with shared_server(folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def _own_server() -> Iterator["Server"]:
+    from tests.reliability.server import running_server
+
+    with running_server(is_synced=False) as running:
+        yield running
+
+
+@pytest.fixture
+def server(_shared_server: "Server") -> Iterator["Server"]:
+    """Return the PostgreSQL of the whole run, which no test stops."""
+    yield _shared_server
+    _shared_server.take_back()
+
+
+@pytest.fixture
+def own_server(_own_server: "Server") -> Iterator["Server"]:
+    """Return the PostgreSQL of this process, which a test may stop."""
+    yield _own_server
+    if not _own_server.socket.exists():
+        _own_server.start()
+    _own_server.take_back()
 
 
 @pytest.fixture(scope="session", autouse=True)

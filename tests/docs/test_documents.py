@@ -10,7 +10,6 @@ import muntin
 from bench.frameworks.speak import Called, Said, speaking
 from tests.docs.blocks import DOCUMENTS, blocks, matches, name_of, run_page
 from tests.paths import ROOT
-from tests.reliability.server import running_server
 
 POSTGRES = "docs/howto/postgresql.md"
 
@@ -23,10 +22,10 @@ def variables(request, monkeypatch) -> Iterator[Mapping[str, str]]:
             with speaking(shop) as server:
                 yield {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": f"{server.url}/v1"}
         case name if name == POSTGRES:
-            with running_server() as server:
-                address = server.url(server.new_database())
-                monkeypatch.setenv("MUNTIN_STORE", address)
-                yield {"MUNTIN_STORE": address}
+            server = request.getfixturevalue("server")
+            address = server.url(server.new_database())
+            monkeypatch.setenv("MUNTIN_STORE", address)
+            yield {"MUNTIN_STORE": address}
         case _:
             yield {}
 

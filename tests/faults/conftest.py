@@ -8,20 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability.server import Server, running_server
+from tests.reliability.server import Server
 from tests.workers import Start, workers
 
 
 def times(name: str, short: int) -> int:
     """Return how often something is done: what the environment says, else a few times."""
     return int(os.environ.get(f"MUNTIN_FAULTS_{name}", short))
-
-
-@pytest.fixture
-def own_server() -> Iterator[Server]:
-    """Return a server that no other test has, to be stopped and started again."""
-    with running_server() as running:
-        yield running
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

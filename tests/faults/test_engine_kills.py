@@ -20,7 +20,7 @@ import pytest
 
 from muntin.timeline.store import open_store
 from tests.faults.engine_log import read_log, wrong
-from tests.reliability.server import Server, running_server
+from tests.reliability.server import Server
 from tests.workers import Start
 
 LONG = bool(os.environ.get("MUNTIN_FAULTS"))
@@ -166,36 +166,37 @@ def test_workers_killed_in_mid_wake_lose_double_and_leave_nothing(place, start_e
 
 
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
-def test_a_restart_of_the_server_stops_no_worker_and_leaves_nothing(mode, start_engine, tmp_path):
+def test_a_restart_of_the_server_stops_no_worker_and_leaves_nothing(
+    mode, own_server, start_engine, tmp_path
+):
     log = tmp_path / "log"
-    with running_server() as server:
-        url = server.url(server.new_database())
-        crew = Crew(start_engine, log, url=url, engine="procrastinate")
-        crew.add(), crew.add()
-        sender = start_engine(
-            "send", url=url, engine="procrastinate", entities=10, messages=30, pause=0.1
-        )
-        for _ in range(RESTARTS):
-            wait_for(lambda: busy(log), 60)
-            server.stop(mode)
-            time.sleep(0.5)
-            server.start()
-            time.sleep(1)
-        assert sender.wait(120) == 0
-        store = open_store(url)
-        wait_for(lambda: not store.waiting(), 90)
-        assert all(process.poll() is None for process in crew.alive.values())
-        for number in range(10):
-            stored = [item.content for item in store.read(f"e/{number}") if item.kind == "message"]
-            # A commit in doubt is sent again: then it is there twice, as the store says it may be.
-            assert list(dict.fromkeys(stored)) == list(range(30))
-            assert {turn.status for turn in store.turns(f"e/{number}")} == {"completed"}
-        jobs = server.ask(
-            "SELECT count(*) FROM procrastinate_jobs", url.split("/")[3].split("?")[0]
-        )
-        wait_for(lambda: jobs == [(0,)] or not _jobs(server, url), 60)
-        store.close()
-        crew.end()
+    url = own_server.url(own_server.new_database())
+    crew = Crew(start_engine, log, url=url, engine="procrastinate")
+    crew.add(), crew.add()
+    sender = start_engine(
+        "send", url=url, engine="procrastinate", entities=10, messages=30, pause=0.1
+    )
+    for _ in range(RESTARTS):
+        wait_for(lambda: busy(log), 60)
+        own_server.stop(mode)
+        time.sleep(0.5)
+        own_server.start()
+        time.sleep(1)
+    assert sender.wait(120) == 0
+    store = open_store(url)
+    wait_for(lambda: not store.waiting(), 90)
+    assert all(process.poll() is None for process in crew.alive.values())
+    for number in range(10):
+        stored = [item.content for item in store.read(f"e/{number}") if item.kind == "message"]
+        # A commit in doubt is sent again: then it is there twice, as the store says it may be.
+        assert list(dict.fromkeys(stored)) == list(range(30))
+        assert {turn.status for turn in store.turns(f"e/{number}")} == {"completed"}
+    jobs = own_server.ask(
+        "SELECT count(*) FROM procrastinate_jobs", url.split("/")[3].split("?")[0]
+    )
+    wait_for(lambda: jobs == [(0,)] or not _jobs(own_server, url), 60)
+    store.close()
+    crew.end()
 
 
 def _jobs(server: Server, url: str) -> int:

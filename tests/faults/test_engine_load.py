@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
 from typing import Any
 
 import psycopg
+import pytest
 from procrastinate import manager
 
 from muntin import App, user
@@ -20,7 +21,7 @@ from muntin.runtime.engine.procrastinate import Procrastinate
 from muntin.runtime.engine.worker import _Connector
 from muntin.timeline.items import draft_of
 from tests.faults.conftest import times
-from tests.reliability.server import Server
+from tests.reliability.server import Server, running_server
 
 WAITING = times("WAITING", 20_000)
 MOST = 5.5
@@ -96,12 +97,19 @@ def test_a_worker_with_nothing_to_do_asks_little_of_its_server(server: Server) -
     assert min(rates) < MOST, rates
 
 
-def test_many_who_send_to_a_slow_disk_share_its_commits(server: Server) -> None:
+@pytest.fixture
+def syncing() -> Iterator[Server]:
+    """Return a server that waits for its disk."""
+    with running_server() as running:
+        yield running
+
+
+def test_many_who_send_to_a_slow_disk_share_its_commits(syncing: Server) -> None:
     """A notification within a commit would hold one lock for all of them: each waited alone."""
-    database = server.new_database()
-    server.ask(f"ALTER DATABASE {database} SET commit_delay = 100000")
-    server.ask(f"ALTER DATABASE {database} SET commit_siblings = 0")
-    app = made(server.url(database))
+    database = syncing.new_database()
+    syncing.ask(f"ALTER DATABASE {database} SET commit_delay = 100000")
+    syncing.ask(f"ALTER DATABASE {database} SET commit_siblings = 0")
+    app = made(syncing.url(database))
     engine: Any = app._wakes.engine
     asyncio.run(engine.ready())
 

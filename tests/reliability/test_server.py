@@ -16,9 +16,14 @@ from muntin.timeline.session import Session
 from muntin.timeline.store import open_store
 from muntin.timeline.store.sql import SqlStore
 from muntin.timeline.store.sql import database as module
-from tests.reliability.server import GUARDED, PASSWORD, Server
+from tests.reliability.server import GUARDED, PASSWORD, SUPERUSER, Server
 
 SECRET = "wr0ng-s3cret"
+
+
+@pytest.fixture
+def server(own_server: Server) -> Server:
+    return own_server
 
 
 @pytest.fixture
@@ -156,7 +161,7 @@ def test_missing_rights_are_named_and_once_granted_the_store_works(server, datab
     server.ask(f"ALTER DATABASE {database} OWNER TO {GUARDED}")
     with SqlStore(url) as store:
         assert store.append("s", [asks("now")])[0].position == 1
-    server.ask(f"DROP DATABASE {database} WITH (FORCE)")
+    server.ask(f"REASSIGN OWNED BY {GUARDED} TO {SUPERUSER}", database)
 
 
 def test_a_server_that_takes_no_writes_still_reads(server, database, address):

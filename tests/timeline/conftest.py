@@ -1,15 +1,11 @@
 """The three stores, each fresh for a test: in memory, an SQLite file, a real PostgreSQL."""
 
 from collections.abc import Iterator
-from itertools import count
-from urllib.parse import quote
 
 import pytest
 
 from muntin.timeline.store import Store, open_store
-from tests.reliability.server import SUPERUSER, Server
-
-_schemas = count(1)
+from tests.reliability.server import Server
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
@@ -20,9 +16,7 @@ def store_url(request, tmp_path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'store.db'}"
     server: Server = request.getfixturevalue("server")
-    schema = f"test_{next(_schemas)}"  # tables of its own, quicker made than a database
-    server.ask(f"CREATE SCHEMA {schema}")
-    return f"{server.url(SUPERUSER)}&options={quote(f'-csearch_path={schema}')}"
+    return server.url(server.new_database())
 
 
 @pytest.fixture
