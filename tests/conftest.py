@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 from muntin.core.planning.plan import Plan
 from muntin.core.planning.slots import Slots
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("search", print_blob=True, deadline=None)
 settings.load_profile("search" if os.environ.get("MUNTIN_EXAMPLES") else "same")
+# Hypothesis also draws constants of the modules that are loaded: others in every process.
+providers._get_local_constants = lambda: providers._local_constants
 
 # A shell starts what runs in the background with interrupts ignored, and programs inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import re
 from ast import literal_eval
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
-from pathlib import Path
-
-import pytest
 
 import muntin
 from tests.docs.blocks import DOCUMENTS, name_of
 from tests.paths import ROOT
-from tools.tree import graph, knots, places, read
+from tools.tree import File, graph, knots, places, read
 
 SOURCE = ROOT / "src" / "muntin"
-FILES = read(SOURCE)
-PACKAGES = sorted(module for module, file in FILES.items() if file.is_package)
+PACKAGES = sorted(
+    ".".join(path.parent.relative_to(ROOT / "src").parts) for path in SOURCE.rglob("__init__.py")
+)
 
 # What the library promises to export, beside `muntin.__all__`.
 PROMISED = """
@@ -32,11 +31,17 @@ PROMISED = """
 """
 
 
+@cache
+def files() -> dict[str, File]:
+    """Return the files of the source, read once."""
+    return read(SOURCE)
+
+
 def exported(module: str) -> list[str]:
     """Return what a module lists in `__all__`; adapters are read: frameworks may be missing."""
     if not module.startswith("muntin.integrations."):
         return list(getattr(import_module(module), "__all__", ()))
-    (listed,) = re.findall(r"^__all__ = (\[.*\])$", FILES[module].text, re.MULTILINE)
+    (listed,) = re.findall(r"^__all__ = (\[.*\])$", files()[module].text, re.MULTILINE)
     names: list[str] = literal_eval(listed)
     return names
 
@@ -51,43 +56,33 @@ def imported(text: str) -> Iterator[tuple[str, list[str]]]:
         yield module, []
 
 
-def test_no_module_uses_what_is_private_to_another():
-    assert places(FILES)["private accesses"] == []
+def test_nothing_private_is_used_elsewhere_and_only_the_core_and_the_composer_make_slots():
+    seen = places(files())
+    assert seen["private accesses"] == []
+    makers = [maker for maker in seen["composers"] if not maker.startswith("core/")]
+    assert [maker for maker in makers if not maker.startswith("composer.py")] == []
+    assert [maker for maker in makers if maker.endswith("Counter(")] == []
 
 
-def test_above_the_core_only_the_composer_makes_slots():
-    made = [each for each in places(FILES)["composers"] if each.endswith("Slots(")]
-    assert [each for each in made if not each.startswith(("core/", "composer.py"))] == []
-
-
-def test_only_the_core_makes_a_counter():
-    made = [each for each in places(FILES)["composers"] if each.endswith("Counter(")]
-    assert [each for each in made if not each.startswith("core/")] == []
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_every_package_lists_what_it_shows_and_shows_it(package):
-    module = import_module(package)
-    assert len(set(module.__all__)) == len(module.__all__)
-    for name in module.__all__:
-        getattr(module, name)
-
-
-def test_every_folder_of_the_source_is_a_package():
+def test_every_folder_is_a_package_that_lists_what_it_shows_and_shows_it():
     for folder in {path.parent for path in SOURCE.rglob("*.py")}:
         assert (folder / "__init__.py").exists(), folder
+    for package in PACKAGES:
+        module = import_module(package)
+        assert len(set(module.__all__)) == len(module.__all__), package
+        for name in module.__all__:
+            getattr(module, name)
 
 
-@pytest.mark.parametrize(
-    "document", [*DOCUMENTS, *sorted((ROOT / "examples").glob("*.py"))], ids=name_of
-)
-def test_users_are_shown_no_import_deeper_than_a_package(document: Path):
-    for module, names in imported(document.read_text(encoding="utf-8")):
-        is_top = module.count(".") == 1 or module.startswith("muntin.integrations.")
-        assert module in PACKAGES or (is_top and module in FILES), f"{module} is not for users"
-        shown = exported(module) or names
-        for name in names:
-            assert module == "muntin" or name in shown, f"{module} does not show {name}"
+def test_users_are_shown_no_import_deeper_than_a_package():
+    for document in [*DOCUMENTS, *sorted((ROOT / "examples").glob("*.py"))]:
+        for module, names in imported(document.read_text(encoding="utf-8")):
+            is_top = module.count(".") == 1 or module.startswith("muntin.integrations.")
+            where = f"{name_of(document)}: {module}"
+            assert module in PACKAGES or (is_top and module in files()), f"{where} is not for users"
+            shown = exported(module) or names
+            for name in names:
+                assert module == "muntin" or name in shown, f"{where} does not show {name}"
 
 
 def test_every_promised_name_is_importable_from_the_top():
@@ -97,4 +92,4 @@ def test_every_promised_name_is_importable_from_the_top():
 
 
 def test_no_more_than_four_modules_need_each_other():
-    assert [knot for knot in knots(graph(FILES, late=False)) if len(knot) > 4] == []
+    assert [knot for knot in knots(graph(files(), late=False)) if len(knot) > 4] == []
