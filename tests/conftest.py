@@ -8,19 +8,29 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 from muntin.core.planning.plan import Plan
 from muntin.core.planning.slots import Slots
+from tests.products import EXAMPLES
 from tests.stability import unexplained_move
 
 if TYPE_CHECKING:
     from tests.reliability.server import Server
 
-# No deadlines: how long an example takes says more about the machine than about us.
-settings.register_profile("same", derandomize=True, deadline=None)
-settings.register_profile("search", print_blob=True, deadline=None)
+# How long an example takes says more about the machine than about us.
+limits = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+        HealthCheck.filter_too_much,
+    ],
+)
+settings.register_profile("same", limits, derandomize=True)
+settings.register_profile("search", limits, print_blob=True)
 settings.load_profile("search" if os.environ.get("MUNTIN_EXAMPLES") else "same")
 # Hypothesis also draws constants of the modules that are loaded: others in every process.
 providers._get_local_constants = lambda: providers._local_constants

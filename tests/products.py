@@ -12,6 +12,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+# How many examples a property draws, where it does not say otherwise.
+EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 IS_WHOLE = bool(os.environ.get("MUNTIN_SOAK"))
 # The interfaces of a product in CI.
 THREE = ("conversation", "generator", "sources")

@@ -121,7 +121,8 @@ def parts(examples: int) -> dict[str, Part]:
             f"requests and answers of each provider, {examples // 2:,} random ones a property",
             "tests/wire/test_wire.py tests/wire/test_decode.py",
             2,
-            MUNTIN_WIRE_EXAMPLES=examples // 2,
+            MUNTIN_EXAMPLES=examples // 2,
+            MUNTIN_SOAK=1,
         ),
         "windows": suite(
             f"windows of stored timelines, {examples // 7:,} random ones a property",

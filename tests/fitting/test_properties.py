@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muntin import BudgetExceeded, messages_from
 from muntin.fitting import fit
-from tests.core.planning.scenes import EXAMPLES
 from tests.fitting.talks import (
     as_anthropic,
     check_anthropic_list,
@@ -19,13 +18,10 @@ from tests.fitting.talks import (
     run,
     talks,
 )
+from tests.products import EXAMPLES
 
 # A conversation is many requests, and each of them is fitted.
-some = settings(
-    max_examples=EXAMPLES // 8,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+some = settings(max_examples=EXAMPLES // 8)
 budgets = st.integers(1_600, 4_000)
 MODELS = st.sampled_from(["openai/gpt-4o", "anthropic/claude-sonnet-4-5", None])
 

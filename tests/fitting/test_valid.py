@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from muntin import BudgetExceeded, Slots, Window
@@ -25,12 +24,6 @@ MODELS = {
     "google": "gemini-2.5-pro",
 }
 KEYS = {"chat": "messages", "responses": "input", "anthropic": "messages", "google": "contents"}
-EXAMPLES = int(os.environ.get("MUNTIN_WIRE_EXAMPLES", "40"))
-many = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 
 
 def fitted(fitter: Fitter, provider: str, body: dict[str, Any], **options: Any) -> Outcome:
@@ -56,7 +49,6 @@ def checked(window: Window, provider: str) -> dict[str, Any]:
     return body
 
 
-@many
 @given(window=windows(), budget=st.integers(20, 400))
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_every_valid_request_is_valid_when_it_fits(provider, window, budget):
@@ -75,7 +67,6 @@ def counted(body: Any, provider: str) -> int:
     return again.fitted.window.tokens
 
 
-@many
 @given(window=windows())
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_request_that_fits_is_the_very_one_that_came(provider, window):

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from muntin import Message, Slots, Window
 from muntin.core.message import Role
-
-EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
-many = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
 
 ROLES: tuple[Role, ...] = ("user", "assistant", "system")
 Add = tuple[str, Any, dict[str, Any]]

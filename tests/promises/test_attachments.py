@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin import (
@@ -44,7 +43,6 @@ from muntin.testing import ScriptedModel
 from tests.cli.command import run
 from tests.products import NAMES, PRICED
 
-EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 COUNTER = Counter()
 
 
@@ -254,7 +252,6 @@ def test_a_wrong_override_is_refused_where_it_is_given() -> None:
             place(attachment_tokens={"pdf": 1})
 
 
-@settings(max_examples=EXAMPLES)
 @given(
     st.integers(0, 10**8), st.integers(0, 10**8), st.sampled_from(["document", "audio", "video"])
 )
@@ -263,7 +260,6 @@ def test_a_larger_file_never_costs_less(one: int, other: int, kind: Any) -> None
     assert cost(Attachment("a", "n", small, kind)) <= cost(Attachment("a", "n", large, kind))
 
 
-@settings(max_examples=EXAMPLES)
 @given(st.text(max_size=200))
 def test_any_text_costs_its_text_inline(text: str) -> None:
     clean = text.encode("utf-8", "replace").decode()

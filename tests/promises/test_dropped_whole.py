@@ -19,7 +19,7 @@ from muntin import (
     tool,
     user,
 )
-from tests.promises.composing import Add, compose, many, plain_slots, slot, texts
+from tests.promises.composing import Add, compose, plain_slots, slot, texts
 
 
 def test_a_document_too_large_for_the_window_leaves_the_history_alone() -> None:
@@ -176,7 +176,6 @@ def test_a_slot_that_goes_whole_and_is_larger_than_its_floor_needs_nothing() -> 
     assert not compose(54, *adds).report.fallback
 
 
-@many
 @given(plain_slots(floors=True, question=60), st.integers(1, 200), st.data())
 def test_the_window_is_the_one_without_what_was_dropped(
     adds: list[Add], budget: int, data: st.DataObject
@@ -210,7 +209,6 @@ def test_fits_with_counts_what_was_not_read_at_first() -> None:
     assert texts(compose(4, *adds)) == ["a", "b", "c", "?"]
 
 
-@many
 @given(plain_slots(question=60), st.integers(1, 200), st.data())
 def test_with_the_tokens_that_fits_with_names_a_message_is_whole_and_with_one_less_it_is_not(
     adds: list[Add], budget: int, data: st.DataObject
@@ -235,7 +233,6 @@ def test_with_the_tokens_that_fits_with_names_a_message_is_whole_and_with_one_le
         assert more == 0 or not is_whole(budget + more - 1)
 
 
-@many
 @given(plain_slots(), st.integers(1, 200))
 def test_ranks_say_in_which_order_things_went(adds: list[Add], budget: int) -> None:
     report = compose(budget, *adds).report

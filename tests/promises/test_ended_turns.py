@@ -4,14 +4,13 @@ and wakes nobody."""
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin import App, MuntinError, Tool, generator
@@ -21,8 +20,6 @@ from muntin.testing import MemoryStore, ScriptedModel
 from tests.interfaces import LOOKING
 from tests.products import PRICED, sample
 from tests.runtime.conftest import call, run
-
-EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 
 Make: TypeAlias = Callable[[], App]
 WORKER = generator(
@@ -295,7 +292,6 @@ def test_a_preview_of_a_window_writes_nothing(make):
     run(work())
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
 @given(
     late=st.lists(
         st.tuples(st.integers(0, 2), st.sampled_from([insert, replace, remove])), max_size=6

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin import App, Source, Window, user
@@ -18,7 +17,6 @@ from muntin.testing import ScriptedModel
 from tests.products import NAMES
 from tests.runtime.conftest import memory, run, texts, wakes
 
-EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 COUNT = Counter(len)
 every_name = pytest.mark.parametrize("name", NAMES)
 TIERS = ("pinned", "stable", "slow-changing")
@@ -142,7 +140,6 @@ def test_a_cut_entry_is_read_whole_by_its_tool():
     assert read == [content]
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 400), max_size=5),
     budget=st.integers(4, 900),

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 
 from muntin import BudgetExceeded, Group, assistant
 from tests.core.planning.scenes import Scene, scenes
-from tests.promises.composing import compose, many, slot
+from tests.promises.composing import compose, slot
 
 
 def numbers(text: str) -> list[int]:
@@ -52,7 +52,6 @@ def test_a_window_without_room_says_what_was_asked() -> None:
         compose(0, slot("docs", "D" * 7)).openai()
 
 
-@many
 @given(scenes(tokenizers=("characters", "characters and 3 a message", "words", "chars/4")))
 def test_the_parts_add_up_to_what_is_needed(scene: Scene) -> None:
     window = scene.window(scene.budget // 3)

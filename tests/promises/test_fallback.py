@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from muntin import user
-from tests.promises.composing import compose, many, slot, texts
+from tests.promises.composing import compose, slot, texts
 
 
 def test_the_better_protected_slot_is_whole_and_the_other_gets_the_rest() -> None:
@@ -57,7 +57,6 @@ def test_one_token_too_few_is_a_fallback() -> None:
     assert sizes == {300: [150, 120, 30], 299: [0, 269, 30]}
 
 
-@many
 @given(
     st.lists(
         st.tuples(st.integers(1, 60), st.integers(0, 60), st.integers(0, 3)),

@@ -3,7 +3,6 @@ refused by name; nothing of them is dropped silently."""
 
 from __future__ import annotations
 
-import os
 from copy import deepcopy
 from math import nan
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from anthropic.types import Message as AnthropicMessage
 from google.genai import types
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response, ResponseFunctionToolCall
@@ -23,8 +22,6 @@ from muntin.testing import ScriptedModel
 from muntin.timeline import Session
 from muntin.timeline.store.memory import MemoryStore
 from muntin.wire import anthropic, chat, google, responses
-
-EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBO"}}
 THOUGHT = {"type": "thinking", "thinking": "Look it up.", "signature": "c2ln"}
@@ -347,7 +344,6 @@ def anthropic_talk(draw: st.DrawFn) -> list[dict[str, Any]]:
     return [{"role": "user", "content": [{"type": "text", "text": "go"}]}, *talk]
 
 
-@settings(max_examples=EXAMPLES)
 @given(anthropic_talk())
 def test_any_anthropic_conversation_comes_back_as_it_was(talk: list[dict[str, Any]]) -> None:
     before = deepcopy(talk)
@@ -374,7 +370,6 @@ def google_talk(draw: st.DrawFn) -> list[dict[str, Any]]:
     return talk
 
 
-@settings(max_examples=EXAMPLES)
 @given(google_talk())
 def test_any_google_conversation_comes_back_as_it_was(talk: list[dict[str, Any]]) -> None:
     assert google.encode(window_of(talk))["contents"] == talk

@@ -7,12 +7,11 @@ token a character every model is sent the same messages.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from muntin import App, Message, ToolCall, Window
@@ -20,16 +19,12 @@ from muntin.core.checks import compact_json
 from muntin.testing import ScriptedModel
 from tests.core.planning.scenes import Counting, check_requests, opens_with_user, recount
 from tests.interfaces import DURABLE, INTERFACES, Interface
-from tests.products import NAMES, THREE, sample
+from tests.products import EXAMPLES, NAMES, THREE, sample
 from tests.runtime.conftest import run
 from tests.wired import WIRED
 
 # A session is some twenty requests for each name, so that a few of them are many windows.
-few = settings(
-    max_examples=max(1, int(os.environ.get("MUNTIN_EXAMPLES", "60")) // 20),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+few = settings(max_examples=max(1, EXAMPLES // 20))
 
 NAMELESS = "scripted"
 # An entity is registered with its first message, and woken by the others.

@@ -4,18 +4,15 @@ even alone beside the pinned ones takes nobody with it."""
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin import App, config, context, generate, generate_sync, generator, prompt
 from muntin.testing import ScriptedModel
 from tests.products import NAMES, PRICED
-
-EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 
 
 def bot(sizes: dict[str, int], own: int = 3, **options: Any) -> Any:
@@ -112,7 +109,6 @@ def test_a_cached_context_has_a_mark_of_its_own_beside_text_made_for_each_reques
 SIZES = st.lists(st.tuples(st.integers(1, 40), st.sampled_from([10, 20, 50, 100])), max_size=8)
 
 
-@settings(max_examples=EXAMPLES)
 @given(SIZES, st.integers(1, 80))
 def test_the_window_is_that_of_the_prompt_without_what_is_too_large(sizes, budget):
     named = {f"{chr(97 + n)}{priority}": size for n, (size, priority) in enumerate(sizes)}

@@ -20,7 +20,7 @@ from muntin import (
 from muntin.testing import ScriptedModel
 from tests.core.planning.scenes import Scene, scenes
 from tests.products import NAMES
-from tests.promises.composing import compose, many, slot, texts
+from tests.promises.composing import compose, slot, texts
 
 CALL = assistant("call", tool_calls=[ToolCall("1", "look", "{}")])
 RESULT = tool("1", "r" * 50)
@@ -146,7 +146,6 @@ def look() -> str:
     return "r" * 300
 
 
-@many
 @given(scenes(), st.booleans())
 def test_no_required_slot_is_ever_dropped(scene: Scene, narrow: bool) -> None:
     window = scene.window(scene.budget // 2 if narrow else None)

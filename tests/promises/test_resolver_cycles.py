@@ -4,21 +4,18 @@ without end."""
 from __future__ import annotations
 
 import asyncio
-import os
 import pickle
 import threading
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from muntin import InvalidInput, config, context, prompt
 from muntin.errors import Deadlock, MuntinError, TimedOut
 from muntin.prompts import ResolverCache
-
-EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 
 
 class Bots:
@@ -290,7 +287,6 @@ def test_what_a_resolver_begins_and_leaves_may_need_its_text_when_it_is_there():
     assert running(ask) == "text"
 
 
-@settings(max_examples=EXAMPLES)
 @given(st.lists(st.sets(st.integers(0, 5), max_size=3), min_size=1, max_size=6), st.booleans())
 def test_every_graph_of_resolvers_ends_with_a_text_or_a_cycle(needs, threads):
     bots = Bots()

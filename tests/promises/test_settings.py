@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin import MuntinError, config, generator
@@ -16,8 +15,6 @@ from muntin.settings import counter_for, defaults
 from muntin.testing import ScriptedModel
 from tests.products import PRICED
 from tests.runtime.conftest import run
-
-EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 
 
 def words(text: str) -> int:
@@ -28,7 +25,6 @@ def counted(text: str = "one two three") -> int:
     return counter_for(None, None).text_once(text)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
 @given(order=st.permutations(["enter a", "enter b", "leave a", "leave b"]))
 def test_blocks_in_two_threads_end_in_any_order(order):
     """Each thread sees its own tokenizer, whoever leaves first, and nothing stays behind."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin import Message, Source, assistant, user
@@ -14,7 +13,6 @@ from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
 from tests.runtime.conftest import memory, run, texts, window_of
 
-EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 CLOCK = 1_763_000_000
 
 
@@ -106,7 +104,6 @@ DATES = st.one_of(
 )
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
 @given(
     lists=st.lists(st.lists(DATES, max_size=5), min_size=1, max_size=3),
     chat=st.booleans(),

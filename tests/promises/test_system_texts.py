@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin import Message, tool, user
-from tests.promises.composing import compose, many, slot, texts
+from tests.promises.composing import compose, slot, texts
 
 BLANK: dict[str, Any] = {
     "none": None,
@@ -46,7 +46,6 @@ def test_a_slot_with_a_priority_takes_the_room_of_system_text_without() -> None:
     assert texts(compose(60, *calm)) == ["S" * 40]
 
 
-@many
 @given(st.integers(1, 60), st.integers(1, 90), st.integers(1, 100))
 def test_system_texts_stay_while_no_priority_is_at_work(rules: int, docs: int, budget: int) -> None:
     talk = [Message("system", "T" * 5), user("u" * 20)]
@@ -56,7 +55,6 @@ def test_system_texts_stay_while_no_priority_is_at_work(rules: int, docs: int, b
     assert window.over_budget == (rules + 5 > budget)
 
 
-@many
 @given(st.integers(1, 60), st.integers(1, 90), st.integers(1, 9), st.integers(1, 100))
 def test_where_a_priority_is_at_work_system_texts_stay_as_far_as_they_fit(
     rules: int, docs: int, priority: int, budget: int

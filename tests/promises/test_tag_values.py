@@ -4,7 +4,6 @@ as the `repr` of an object."""
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import namedtuple
 from dataclasses import make_dataclass
 from datetime import date, datetime, time, timedelta
@@ -15,7 +14,7 @@ from uuid import UUID
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr, create_model
 
@@ -31,8 +30,6 @@ from muntin import (
 from muntin.errors import InvalidType
 from muntin.testing import ScriptedModel
 from tests.products import PRICED
-
-EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 
 
 class Address(BaseModel):
@@ -201,7 +198,6 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=EXAMPLES)
 @given(st.dictionaries(st.sampled_from("abcd"), TREES, max_size=3), st.data())
 def test_models_dataclasses_and_tuples_give_the_tags_of_the_mapping(tree, data):
     def written(value: Any) -> Any:

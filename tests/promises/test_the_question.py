@@ -12,7 +12,7 @@ from muntin import App, Attachment, BudgetExceeded, Input, user
 from muntin.testing import ScriptedModel
 from muntin.timeline.store.memory import MemoryStore
 from tests.interfaces import DURABLE, Interface
-from tests.promises.composing import Add, compose, many, plain_slots, slot, texts
+from tests.promises.composing import Add, compose, plain_slots, slot, texts
 from tests.runtime.conftest import run
 from tests.wired import WIRED
 
@@ -88,7 +88,6 @@ def test_the_longest_message_of_a_question_is_cut_first() -> None:
     assert (short, other, len(cut)) == ("a" * 100, "c" * 300, 400)
 
 
-@many
 @given(plain_slots(floors=True, question=600), st.integers(1, 900))
 def test_the_question_is_there_whatever_stands_beside_it(adds: list[Add], budget: int) -> None:
     window = compose(budget, *adds)

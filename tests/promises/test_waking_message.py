@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin import App, BudgetExceeded, Message, Source, ToolCall, Window, assistant, user
@@ -18,7 +17,6 @@ from muntin.testing import ScriptedModel
 from tests.products import NAMES, PRICED
 from tests.runtime.conftest import memory, run, texts, wakes
 
-EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 every_name = pytest.mark.parametrize("name", NAMES)
 TIERS = ["pinned", "stable", "slow-changing", "volatile"]
 
@@ -166,7 +164,6 @@ def test_all_of_a_waking_message_that_was_cut_can_be_read():
     assert read == [payload]
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
 @given(
     words=st.lists(st.sampled_from(["yes", "no", "ok", "why?"]), min_size=1, max_size=4),
     made=st.sampled_from(sorted(MAPPED)),

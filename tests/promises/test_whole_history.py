@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin import App, History, Message, Session, Tokens, Turns, assistant, flow, generator, user
@@ -20,8 +19,6 @@ from muntin.timeline.store import Store
 from tests.interfaces import LOOKING
 from tests.products import NAMES, PRICED, sample
 from tests.runtime.conftest import run, texts
-
-EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 
 LONG = 130
 
@@ -236,7 +233,6 @@ def test_a_flow_has_its_window(tmp_path):
     run(work())
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
 @given(
     turns=st.integers(0, 220),
     n=st.integers(0, 500),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
@@ -32,8 +31,6 @@ from muntin.prompts import stream_generate
 from muntin.runtime import Action, Ctx
 from muntin.testing import ScriptedModel
 from tests.products import PRICED, UNKNOWN
-
-EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 
 SCHEMA = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 LONG = "word " * 400_000
@@ -249,7 +246,6 @@ TEXTS = st.integers(0, 60)
 CONTEXTS = st.lists(st.tuples(TEXTS, st.integers(0, 110), st.booleans()), max_size=6)
 
 
-@settings(max_examples=EXAMPLES)
 @given(CONTEXTS, TEXTS, TEXTS, st.integers(0, 250), st.none() | st.integers(0, 200), st.booleans())
 def test_a_request_fits_its_budget_or_is_not_sent(contexts, own, said, budget, token_budget, tools):
     assume(said or own)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import time
 import tracemalloc
@@ -14,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin import (
@@ -682,7 +681,6 @@ def declared(draw: st.DrawFn) -> tuple[int, dict[str, Source]]:
     return budget, sources
 
 
-@settings(max_examples=int(os.environ.get("MUNTIN_EXAMPLES", "60")), deadline=None)
 @given(
     given=declared(),
     payload=st.integers(1, 2_000).map(lambda n: "w" * n),

@@ -60,7 +60,7 @@ def everything(replay: Replay):
             yield frontiers, run.cost, run.retained
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     SIZES,
     RULES,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin import Message, Tokens, Turns, assistant, system, tool, user
@@ -31,7 +30,6 @@ from muntin.timeline.store import Store, open_store
 from muntin.timeline.store.memory import MemoryStore
 from tests.paths import TRACES
 
-EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "60"))
 START = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 
 
@@ -148,7 +146,6 @@ def drafts(draw) -> Draft:
 ids = st.text(st.characters(blacklist_characters="\x00", codec="utf-8"), min_size=1, max_size=9)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
 @given(ids, st.lists(st.lists(drafts(), min_size=1, max_size=4), min_size=1, max_size=4))
 def test_a_round_trip_gives_the_same_items_and_a_second_one_the_same_bytes(id, appends):
     with TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/s.db") as file:

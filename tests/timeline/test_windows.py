@@ -1,12 +1,11 @@
 """Windows against a slow twin that follows the rule word by word."""
 
-import os
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin import assistant, user
@@ -15,8 +14,6 @@ from muntin.timeline.items import STATUSES, Draft, Visibility
 from muntin.timeline.session import Session
 from muntin.timeline.store import open_store
 from tests.timeline.words import Words, words
-
-EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", 100))
 
 
 @dataclass
@@ -127,7 +124,6 @@ def kept(request, tmp_path_factory):
 names = count()
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
 @given(
     steps=steps,
     ceiling=ceilings,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from anthropic.types import Message as AnthropicMessage
 from google.genai.types import GenerateContentResponse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
@@ -35,8 +34,6 @@ MODELS: dict[str, Any] = {
     "anthropic": AnthropicMessage,
     "google": GenerateContentResponse,
 }
-EXAMPLES = int(os.environ.get("MUNTIN_WIRE_EXAMPLES", "200"))
-many = settings(max_examples=EXAMPLES, deadline=None)
 
 
 # -- responses, as the providers send them --------------------------------------------------------
@@ -305,7 +302,6 @@ def answers(draw: Any, provider: str) -> Message:
 
 @pytest.mark.parametrize("form", ["object", "dict"])
 @pytest.mark.parametrize("provider", PROVIDERS)
-@many
 @given(data=st.data())
 def test_an_answer_that_was_sent_back_and_read_again_is_the_same(provider, form, data):
     message = data.draw(answers(provider))

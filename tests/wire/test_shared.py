@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin import Exact, Message, Profile, Slots, Stepped, ToolCall, Window, assistant, tool, user
@@ -135,7 +135,6 @@ def window_of(
 
 
 @pytest.mark.parametrize("provider", MODELS)
-@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_the_claimed_prefix_is_the_shared_beginning_of_what_is_sent(
     provider: str, data: st.DataObject

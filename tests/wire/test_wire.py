@@ -1,31 +1,20 @@
-"""Every window the planner can produce is a valid request, and nothing is lost in silence.
-
-`MUNTIN_WIRE_EXAMPLES` sets how many windows every provider gets.
-"""
+"""Every window the planner can produce is a valid request, and nothing is lost in silence."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from muntin import Image, Message, Slots, Text, Window
 from tests.paths import TRACES
+from tests.products import IS_WHOLE
 from tests.wire.rules import CHECKS, check_json, strings
 from tests.wire.windows import PROVIDERS, encode, files, windows
-
-EXAMPLES = int(os.environ.get("MUNTIN_WIRE_EXAMPLES", "200"))
-
-many = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 
 
 def body(request: dict[str, Any]) -> list[Any]:
@@ -44,14 +33,12 @@ def check(window: Window, provider: str, given_files: Any = None) -> dict[str, A
     return request
 
 
-@many
 @given(window=windows(), given_files=files)
 def test_every_window_is_a_valid_request_to_every_provider(window, given_files):
     for provider in PROVIDERS:
         check(window, provider, given_files)
 
 
-@many
 @given(window=windows(), given_files=files)
 def test_every_text_is_sent_or_listed(window, given_files):
     for provider in PROVIDERS:
@@ -75,7 +62,6 @@ def said(message: Message) -> list[str]:
     return [text.rstrip() for text in found if text.strip()]
 
 
-@many
 @given(window=windows())
 def test_the_same_window_gives_the_same_request_and_stays_as_it_was(window):
     before = window.messages, window.tools, repr(window.messages)
@@ -105,7 +91,7 @@ def traces() -> list[list[dict[str, Any]]]:
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("budget", [300, 2_500, 100_000])
 def test_recorded_conversations_are_valid_at_every_cut_point(provider, budget):
-    whole = bool(os.environ.get("MUNTIN_WIRE_EXAMPLES"))
+    whole = IS_WHOLE
     model = {"anthropic": "anthropic/claude-sonnet-4-5", "google": "google/gemini-2.5-pro"}
     for number, messages in enumerate(traces() if whole else traces()[::10]):
         for cut in range(1, len(messages) + 1, 1 if whole else 3):

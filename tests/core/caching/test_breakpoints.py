@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin import (
@@ -288,7 +288,6 @@ def test_blocks_of_a_message(message: Message, count: int) -> None:
     assert blocks(message) == count
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.integers(0, 6), min_size=1, max_size=25),
     st.integers(0, 5),

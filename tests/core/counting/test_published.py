@@ -5,11 +5,10 @@ https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin import Message, Slots, ToolCall, Window, assistant, system, tool, user
@@ -19,7 +18,6 @@ from tests.wire.windows import ODD_TOOLS, TOOLS, conversations
 pytest.importorskip("tiktoken")
 
 ENCODINGS = {"o200k_base": 7, "cl100k_base": 10}
-EXAMPLES = int(os.environ.get("MUNTIN_WIRE_EXAMPLES", "200"))
 
 
 def published(request: dict[str, Any], encoding: str) -> int:
@@ -81,11 +79,6 @@ MANY = {
 }
 
 
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 @given(
     messages=conversations(),
     tools=st.lists(st.sampled_from([*TOOLS, *ODD_TOOLS, MANY]), max_size=6),

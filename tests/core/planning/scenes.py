@@ -1,18 +1,13 @@
-"""Random windows and random conversations, and a count of them from scratch.
-
-`MUNTIN_EXAMPLES` sets how many examples each property draws.
-"""
+"""Random windows and random conversations, and a count of them from scratch."""
 
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from muntin import (
@@ -35,21 +30,11 @@ from muntin import (
 )
 from muntin.core.message import Role
 
-EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "120"))
 FILE_TOKENS = {"document": 7, "image": 5, "audio": 3, "video": 2}
 NO_RESULT = "(no result was recorded)"
 OMITTED = "(earlier messages omitted)"
 SCHEMA = {"name": "look", "parameters": {"type": "object"}}
 
-many = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=[
-        HealthCheck.too_slow,
-        HealthCheck.data_too_large,
-        HealthCheck.filter_too_much,
-    ],
-)
 
 Add = tuple[str, Any, dict[str, Any]]
 

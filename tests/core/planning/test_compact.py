@@ -15,7 +15,7 @@ from muntin.core.cutting import is_boundary
 from muntin.core.parts import Attachment
 from muntin.core.planning.compact import CUT, SHORT, STUB, Compactor, Forms
 from muntin.errors import InvalidType
-from tests.core.planning.scenes import TOKENIZERS, many
+from tests.core.planning.scenes import TOKENIZERS
 
 
 def forms(loads: bool = False, tokenizer: Any = len) -> Forms:
@@ -214,7 +214,6 @@ TEXTS = st.one_of(
 )
 
 
-@many
 @given(TEXTS, st.integers(64, 200), st.sampled_from(sorted(TOKENIZERS)), st.booleans())
 def test_a_form_fits_is_never_larger_and_cut_at_characters(
     text: str, most: int, tokenizer: str, loads: bool
@@ -234,7 +233,6 @@ def test_a_form_fits_is_never_larger_and_cut_at_characters(
     assert made.content_tokens(made.stub(message, "look")) <= whole
 
 
-@many
 @given(TEXTS, TEXTS, st.integers(64, 300), st.sampled_from(("characters", "words", "chars/4")))
 def test_each_level_is_at_most_as_large_as_the_one_above(
     result: str, argument: str, short: int, tokenizer: str
@@ -247,7 +245,7 @@ def test_each_level_is_at_most_as_large_as_the_one_above(
     assert sizes == sorted(sizes, reverse=True)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(TEXTS)
 def test_the_same_message_has_the_same_bytes(text: str) -> None:
     message = tool("c1", text)

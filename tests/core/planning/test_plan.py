@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import pickle
 import weakref
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin import Cut, Group, Input, Profile, Slots, Stepped, ToolCall, assistant, tool, user
@@ -25,7 +24,6 @@ from muntin.core.report import NotCarried, SlotReport
 from muntin.timeline.stored_plans import read_plan, write_plan
 from tests.core.planning.scenes import Scene, scenes
 
-EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "100"))
 CACHED = Profile("test/model", user_first=True, caching=Caching(20, 1.25, 0.1, breakpoints=4))
 TALK = [
     each
@@ -37,11 +35,6 @@ TALK = [
         assistant(f"answer {n}"),
     )
 ]
-
-many = settings(
-    max_examples=EXAMPLES,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
 
 
 def told(cut: Cut) -> str:
@@ -86,7 +79,6 @@ def test_a_plan_knows_the_turn_before_by_value() -> None:
     assert one != declared(180, profile=CACHED).plan()
 
 
-@many
 @given(scenes(), st.integers(0, 80))
 def test_another_budget_is_planned_anew(scene: Scene, budget: int) -> None:
     asked, anew = scene.slots().plan().at(budget), scene.slots(budget).plan()
@@ -95,7 +87,6 @@ def test_another_budget_is_planned_anew(scene: Scene, budget: int) -> None:
     assert asked.report() == anew.report()
 
 
-@many
 @given(scenes(), st.integers(0, 80))
 def test_a_plan_differs_where_its_window_does(scene: Scene, budget: int) -> None:
     one, two = scene.slots().plan(), scene.slots(budget).plan()

@@ -25,7 +25,6 @@ from tests.core.planning.scenes import (
     by_slot,
     check_requests,
     grouped_scenes,
-    many,
     number,
     opens_with_user,
     recount,
@@ -39,7 +38,6 @@ ANY = scenes() | scenes(shapes=True) | grouped_scenes()
 # The budget, and the sums.
 
 
-@many
 @given(ANY)
 def test_a_window_is_within_its_budget_or_says_that_it_is_not(scene: Scene) -> None:
     window = scene.window()
@@ -49,7 +47,6 @@ def test_a_window_is_within_its_budget_or_says_that_it_is_not(scene: Scene) -> N
         assert window.tokens > scene.budget
 
 
-@many
 @given(ANY)
 def test_the_tokens_of_a_window_are_those_of_its_messages_and_tools(scene: Scene) -> None:
     window = scene.window()
@@ -58,7 +55,6 @@ def test_the_tokens_of_a_window_are_those_of_its_messages_and_tools(scene: Scene
     assert messages + window.report.tools_tokens == window.tokens
 
 
-@many
 @given(ANY)
 def test_the_report_adds_up_to_what_is_sent(scene: Scene) -> None:
     window = scene.window()
@@ -84,7 +80,6 @@ def is_line(message: Message) -> bool:
     return message.tool_call_id is None and text.startswith("[") and text.endswith("]")
 
 
-@many
 @given(ANY)
 def test_the_report_says_for_every_message_what_became_of_it(scene: Scene) -> None:
     window = scene.window()
@@ -113,7 +108,6 @@ def test_the_report_says_for_every_message_what_became_of_it(scene: Scene) -> No
 # What is always there.
 
 
-@many
 @given(scenes(tokenizers=STEADY) | scenes(shapes=True, tokenizers=STEADY))
 def test_only_what_may_not_be_dropped_is_left_in_a_window_over_budget(scene: Scene) -> None:
     """Where a stepped conversation holds the question itself, it holds the input and the run."""
@@ -138,7 +132,6 @@ def test_only_what_may_not_be_dropped_is_left_in_a_window_over_budget(scene: Sce
     assert left == firm
 
 
-@many
 @given(ANY)
 def test_a_required_slot_loses_nothing_unless_its_characters_have_a_ceiling(scene: Scene) -> None:
     window = scene.window()
@@ -164,7 +157,6 @@ def test_a_required_slot_loses_nothing_unless_its_characters_have_a_ceiling(scen
             assert report.status != "dropped"
 
 
-@many
 @given(ANY)
 def test_system_text_is_whole_while_no_slot_has_a_priority(scene: Scene) -> None:
     assume(scene.is_calm)
@@ -179,7 +171,6 @@ def test_system_text_is_whole_while_no_slot_has_a_priority(scene: Scene) -> None
                 assert message in left[index]
 
 
-@many
 @given(ANY, st.integers(1, 2_000))
 def test_256_tokens_of_the_input_are_always_there(scene: Scene, size: int) -> None:
     """The line in a cut input says how much is missing; a shorter number may leave two tokens."""
@@ -191,7 +182,6 @@ def test_256_tokens_of_the_input_are_always_there(scene: Scene, size: int) -> No
         assert report["input"].status == "kept"
 
 
-@many
 @given(scenes(shapes=True, ties=False, profiles=False, tokenizers=STEADY))
 def test_a_slot_has_at_least_what_it_can_use_of_its_floor(scene: Scene) -> None:
     window = scene.window()
@@ -213,7 +203,6 @@ def test_a_slot_has_at_least_what_it_can_use_of_its_floor(scene: Scene) -> None:
 # Priority.
 
 
-@many
 @given(scenes(ties=False, profiles=False, tokenizers=STEADY), st.data())
 def test_a_slot_with_a_higher_priority_never_shows_less(scene: Scene, data: Any) -> None:
     """The input has a place of its own at priority 0, so it is left out. Another slot has a
@@ -240,7 +229,6 @@ def shown(window: Window, place: int) -> dict[int, str]:
     }
 
 
-@many
 @given(scenes(profiles=False, ties=False, tokenizers=STEADY))
 def test_nothing_is_left_out_that_would_fit(scene: Scene) -> None:
     """What left before is not put back, though the message that left last was a larger one. Texts
@@ -263,7 +251,6 @@ def test_nothing_is_left_out_that_would_fit(scene: Scene) -> None:
             assert free < 8 + 3, slot.name
 
 
-@many
 @given(grouped_scenes())
 def test_slots_of_a_pool_have_no_more_than_the_pool_together(scene: Scene) -> None:
     pooled: dict[Pool, int] = {}
@@ -274,7 +261,6 @@ def test_slots_of_a_pool_have_no_more_than_the_pool_together(scene: Scene) -> No
     assert all(tokens <= pool.tokens for pool, tokens in pooled.items())
 
 
-@many
 @given(talks(parallel=2), st.integers(11, 99))
 def test_what_is_better_protected_than_a_conversation_is_shown_as_if_nothing_were_remembered(
     talk: Talk, priority: int
@@ -290,7 +276,6 @@ def test_what_is_better_protected_than_a_conversation_is_shown_as_if_nothing_wer
             assert window.report[name].tokens_kept >= exact.report[name].tokens_kept, moment.place
 
 
-@many
 @given(scenes(limits=False, profiles=False, ties=False, tokenizers=STEADY), st.integers(1, 40))
 def test_a_larger_budget_never_shows_less_of_the_best_protected_slot(
     scene: Scene, more: int
@@ -308,7 +293,6 @@ def test_a_larger_budget_never_shows_less_of_the_best_protected_slot(
         assert len(text) <= len(all_of_it[key])
 
 
-@many
 @given(scenes(limits=False, profiles=False, ties=False, tokenizers=STEADY), st.integers(1, 40))
 def test_a_larger_budget_never_shows_less_of_the_least_protected_slot(
     scene: Scene, more: int
@@ -333,7 +317,6 @@ def test_a_larger_budget_never_shows_less_of_the_least_protected_slot(
 # What is dropped whole.
 
 
-@many
 @given(scenes(places=False, profiles=False, shapes=True))
 def test_a_window_is_the_same_without_what_was_dropped_whole_and_needed_nothing(
     scene: Scene,
@@ -357,7 +340,6 @@ def test_a_window_is_the_same_without_what_was_dropped_whole_and_needed_nothing(
     assert without.report.fallback == window.report.fallback
 
 
-@many
 @given(talks(parallel=2), st.integers(0, 99), st.booleans())
 def test_a_conversation_is_the_same_beside_a_document_that_never_fits(
     talk: Talk, priority: int, is_exact: bool
@@ -375,7 +357,6 @@ def test_a_conversation_is_the_same_beside_a_document_that_never_fits(
 # The run.
 
 
-@many
 @given(talks(turns=4, steps=8))
 def test_every_call_of_the_run_is_in_view_while_any_turn_of_the_history_is(talk: Talk) -> None:
     for moment, window in talk.windows():
@@ -385,7 +366,6 @@ def test_every_call_of_the_run_is_in_view_while_any_turn_of_the_history_is(talk:
             assert called <= in_view, moment.place
 
 
-@many
 @given(talks(turns=4, steps=8))
 def test_the_result_just_received_is_shown_while_any_turn_of_the_history_is(talk: Talk) -> None:
     for moment, window in talk.windows():
@@ -393,7 +373,6 @@ def test_the_result_just_received_is_shown_while_any_turn_of_the_history_is(talk
             check_newest(moment, window)
 
 
-@many
 @given(talks(turns=3, steps=12, passages=False))
 def test_the_result_just_received_is_shown_in_a_conversation_by_itself(talk: Talk) -> None:
     """A question of half of the window leaves less to the lines of a dozen calls and the newest
@@ -411,7 +390,6 @@ def check_newest(moment: Moment, window: Window) -> None:
     assert len(newest.text) >= min(len(given.text), window.report.budget // 4) / 2, moment.place
 
 
-@many
 @given(talks(turns=3, steps=6))
 def test_an_input_that_is_cut_stays_the_same_for_the_whole_turn(talk: Talk) -> None:
     """In the turn's later requests nothing more of it is cut, and nothing comes back."""
@@ -429,7 +407,6 @@ def test_an_input_that_is_cut_stays_the_same_for_the_whole_turn(talk: Talk) -> N
 EARLIER_CALLS = re.compile(r"\[(\d+) earlier calls? (?:are|is) not shown: look (\d+)\]")
 
 
-@many
 @given(talks(turns=3, steps=12, parallel=3))
 def test_a_line_says_truthfully_how_many_calls_of_a_turn_are_not_shown(talk: Talk) -> None:
     for moment, window in talk.windows():
@@ -447,7 +424,6 @@ def test_a_line_says_truthfully_how_many_calls_of_a_turn_are_not_shown(talk: Tal
             assert of_turn[: len(missing)] == missing
 
 
-@many
 @given(talks(turns=6, parallel=2))
 def test_a_move_for_good_never_takes_the_newest_turn_of_the_history(talk: Talk) -> None:
     """Where calls of the run itself have left, all of the history has."""
@@ -483,7 +459,6 @@ def is_steady(window: Window) -> bool:
     return not (is_full or left_out or for_this_turn or window.input_cut)
 
 
-@many
 @given(talks(parallel=2))
 def test_the_past_does_not_change_by_a_byte_between_two_moves(talk: Talk) -> None:
     """An input that was cut, what moved for one turn only, and what was left out for one window
@@ -507,7 +482,6 @@ def conversation(window: Window) -> list[Message]:
 TALK = ("history", "input", "run")
 
 
-@many
 @given(talks(parallel=2))
 def test_nothing_changes_while_everything_that_is_new_has_room(talk: Talk) -> None:
     for (early, before), (late, after) in pairwise(talk.windows()):
@@ -523,7 +497,6 @@ def test_nothing_changes_while_everything_that_is_new_has_room(talk: Talk) -> No
             assert conversation(after) == [*then, *new], late.place
 
 
-@many
 @given(talks(parallel=2))
 def test_levels_only_grow(talk: Talk) -> None:
     for (_, before), (late, after) in pairwise(talk.windows()):
@@ -531,7 +504,6 @@ def test_levels_only_grow(talk: Talk) -> None:
         assert all(old <= new for old, new in grown), late.place
 
 
-@many
 @given(talks(parallel=2))
 def test_a_restart_changes_nothing(talk: Talk) -> None:
     previous = None
@@ -542,7 +514,6 @@ def test_a_restart_changes_nothing(talk: Talk) -> None:
         previous = Frontier.from_dict(json.loads(json.dumps(again.frontier.to_dict())))
 
 
-@many
 @given(talks(parallel=2))
 def test_a_list_that_lost_what_had_left_the_window_gives_the_same_windows(talk: Talk) -> None:
     previous, gone = None, 0
@@ -560,7 +531,6 @@ def test_a_list_that_lost_what_had_left_the_window_gives_the_same_windows(talk: 
 PROFILES = ["anthropic/claude-sonnet-4-6", "openai/gpt-5.2", "ollama/llama3", "nobody/unknown"]
 
 
-@many
 @given(scenes(shapes=True, profiles=False), st.sampled_from(PROFILES))
 def test_the_window_is_the_same_for_every_model_that_counts_alike(
     scene: Scene, profile: str
@@ -571,7 +541,6 @@ def test_the_window_is_the_same_for_every_model_that_counts_alike(
     assert scene.window(profile=profile).messages == unnamed.messages
 
 
-@many
 @given(talks(parallel=2), st.sampled_from(PROFILES))
 def test_a_conversation_is_the_same_for_every_model_that_counts_alike(
     talk: Talk, profile: str
@@ -586,7 +555,6 @@ def test_a_conversation_is_the_same_for_every_model_that_counts_alike(
 # Messages.
 
 
-@many
 @given(ANY)
 def test_messages_keep_their_order(scene: Scene) -> None:
     window = scene.window()
@@ -601,7 +569,6 @@ def test_messages_keep_their_order(scene: Scene) -> None:
     assert origins == sorted(origins)
 
 
-@many
 @given(scenes())
 def test_a_message_loses_only_an_end_of_its_text(scene: Scene) -> None:
     for index, messages in by_slot(scene.window()):
@@ -623,7 +590,6 @@ def reasoning(message: Message) -> list[Reasoning]:
     return [part for part in parts if isinstance(part, Reasoning)]
 
 
-@many
 @given(scenes(shapes=True))
 def test_a_shorter_message_has_both_ends_of_its_text_or_one_line_about_it(scene: Scene) -> None:
     for index, messages in by_slot(scene.window()):
@@ -648,7 +614,6 @@ def check_cut(text: str, original: str) -> None:
     assert len(head) + len(tail) < len(original)
 
 
-@many
 @given(ANY)
 def test_tool_groups_are_whole_and_no_result_stands_without_its_call(scene: Scene) -> None:
     window = scene.window()
@@ -665,13 +630,11 @@ def test_tool_groups_are_whole_and_no_result_stands_without_its_call(scene: Scen
                 assert message.tool_call_id in sent
 
 
-@many
 @given(ANY)
 def test_every_window_can_be_sent_to_every_provider(scene: Scene) -> None:
     check_requests(scene.window())
 
 
-@many
 @given(talks(turns=3, parallel=3))
 def test_every_window_of_a_conversation_can_be_sent_to_every_provider(talk: Talk) -> None:
     for _, window in talk.windows():
@@ -681,7 +644,6 @@ def test_every_window_of_a_conversation_can_be_sent_to_every_provider(talk: Talk
 # Pure.
 
 
-@many
 @given(ANY)
 def test_the_same_slots_give_the_same_window_however_often(scene: Scene) -> None:
     slots = scene.slots()
@@ -692,7 +654,6 @@ def test_the_same_slots_give_the_same_window_however_often(scene: Scene) -> None
     assert str(first.report) == str(fresh.report)
 
 
-@many
 @given(ANY)
 def test_nothing_that_was_given_is_changed(scene: Scene) -> None:
     before = deepcopy(scene.adds)
@@ -716,7 +677,6 @@ class Recording:
         return len(text)
 
 
-@many
 @given(ANY)
 def test_every_text_is_counted_at_most_once(scene: Scene) -> None:
     counter = Recording()
@@ -736,7 +696,6 @@ def is_piece(text: str, other: str) -> bool:
     return text in other or ends
 
 
-@many
 @given(
     st.integers(1, 400),
     st.integers(10, 60),
@@ -756,7 +715,6 @@ def test_what_lies_beyond_any_fit_is_not_counted(
     assert counted <= max(budget // size, 4) + 2
 
 
-@many
 @given(ANY)
 def test_no_slot_is_larger_than_its_ceiling_but_what_may_not_vanish(scene: Scene) -> None:
     """Where a stepped conversation holds the question itself, it holds the input and the run."""

@@ -24,7 +24,6 @@ from tests.core.planning.scenes import (
     Numbers,
     Scene,
     by_slot,
-    many,
     number,
 )
 
@@ -65,14 +64,12 @@ def merged(sources: Sequence[Sequence[Message]]) -> list[int]:
     return [last for *_, last in sorted(keyed)]
 
 
-@many
 @given(timelines())
 def test_interleaved_slots_are_merged_by_date_in_their_own_order(scene: Scene) -> None:
     full = [number(m) for m in scene.window(10**6).messages]
     assert full == merged([scene.given(i) for i in range(len(scene.adds))])
 
 
-@many
 @given(timelines())
 def test_interleaving_keeps_tool_groups_in_one_piece(scene: Scene) -> None:
     window = scene.window()

@@ -1,20 +1,14 @@
-"""Tags as text: the layout is exact, and no text can leave its tag.
+"""Tags as text: the layout is exact, and no text can leave its tag."""
 
-`MUNTIN_EXAMPLES` sets how many examples each property draws.
-"""
-
-import os
 import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin.core.tags.tree import normalize_tag_name, raw, render_tagged_context, xml_tag
 from muntin.errors import InvalidInput
-
-EXAMPLES = int(os.environ.get("MUNTIN_EXAMPLES", "200"))
 
 LAYOUT = """\
 <documents>
@@ -139,7 +133,6 @@ def parsed(element):
     return [(child.tag, parsed(child)) for child in element]
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
 @given(TREES)
 def test_a_parser_sees_the_same_tags_and_texts(tree):
     text = render_tagged_context(tree)
@@ -151,7 +144,6 @@ def test_a_parser_sees_the_same_tags_and_texts(tree):
         assert parsed(ElementTree.fromstring(f"<root>\n{text}\n</root>")) == wanted(tree)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
 @given(TREES, st.integers(0, 4))
 def test_indentation_changes_only_white_space(tree, indent):
     def bare(text):

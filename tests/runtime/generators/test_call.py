@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -140,7 +140,6 @@ def test_what_a_tool_changed_is_in_the_context_of_the_next_step():
 # Under pressure.
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     budget=st.integers(0, 220),
     sizes=st.lists(st.integers(1, 25), max_size=6),
