@@ -78,20 +78,20 @@ class _Tools:
         store, id = self._session.store, self._session.id
         newest = store.turns(id, newest=1)
         first = max(0, newest[0].number - _TURNS) if newest else 0
-        found = store.reports(id, first=first) if newest else []
-        if not found:
+        records = store.reports(id, first=first) if newest else []
+        if not records:
             return "(no window of this conversation is kept)"
-        record = found[-1]
+        record = records[-1]
         report = json.loads(record.report)
         rows = [
             (
-                str(each["name"]),
-                str(each["status"]),
-                f"{each['tokens_kept']:,}",
-                f"{each['tokens_asked']:,}",
-                str(each["reason"] or ""),
+                str(slot["name"]),
+                str(slot["status"]),
+                f"{slot['tokens_kept']:,}",
+                f"{slot['tokens_asked']:,}",
+                str(slot["reason"] or ""),
             )
-            for each in report["slots"]
+            for slot in report["slots"]
         ]
         head = (
             f"Turn {record.turn}, step {record.step}: {report['tokens']:,} of "

@@ -36,7 +36,7 @@ __all__ = ["MemoryStore", "ScriptedModel", "assert_survives"]
 Scripted: TypeAlias = Any
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
-_EVENTS = (TextDelta, ReasoningDelta, ToolCalled, ToolFinished, Finished)
+_STREAMED = (TextDelta, ReasoningDelta, ToolCalled, ToolFinished, Finished, BaseException)
 _WORDS = re.compile(r"\S+\s*|\s+")
 
 
@@ -107,83 +107,80 @@ class ScriptedModel:
     async def _next(
         self, window: Window, settings: Mapping[str, Any], files: Mapping[str, File] | None
     ) -> list[Event | BaseException]:
-        asked = len(self.windows)
+        number = len(self.windows)
         self.windows.append(window)
         self.settings.append(dict(settings))
         self.files.append(dict(files or {}))
         if callable(self._replies):
-            said: Scripted = self._replies
-        elif asked < len(self._replies):
-            said = self._replies[asked]
+            entry: Scripted = self._replies
+        elif number < len(self._replies):
+            entry = self._replies[number]
         else:
             raise AssertionError(
                 f"ScriptedModel {self.name!r} was given {len(self._replies)} replies and is asked "
-                f"for number {asked + 1}"
+                f"for number {number + 1}"
             )
-        while callable(said) and not isinstance(said, type):
-            said = await settle(said(window))
-        return _script(said, window, asked)
+        while callable(entry) and not isinstance(entry, type):
+            entry = await settle(entry(window))
+        return _events(entry, window, number)
 
 
-def _script(said: Scripted, window: Window, asked: int) -> list[Event | BaseException]:
-    """Return a scripted reply as the events of a stream."""
-    if isinstance(said, type) and issubclass(said, BaseException):
-        said = said()
-    if isinstance(said, BaseException):
-        return [said]
-    if isinstance(said, list | tuple) and said and isinstance(said[0], (*_EVENTS, BaseException)):
-        return [*said] if _is_closed(said[-1]) else [*said, Finished(_spoken(said, window))]
-    reply = _reply(said, window, asked)
+def _events(entry: Scripted, window: Window, number: int) -> list[Event | BaseException]:
+    """Return an entry of a script as the events of a stream."""
+    if isinstance(entry, type) and issubclass(entry, BaseException):
+        entry = entry()
+    if isinstance(entry, BaseException):
+        return [entry]
+    if isinstance(entry, list | tuple) and entry and isinstance(entry[0], _STREAMED):
+        is_closed = isinstance(entry[-1], Finished | BaseException)
+        return [*entry] if is_closed else [*entry, Finished(_reply_of(entry, window))]
+    reply = _reply(entry, window, number)
     if reply.window is None:
         reply = replace(reply, window=window)
-    return [*_pieces(reply.message), Finished(reply)]
+    return [*_deltas(reply.message), Finished(reply)]
 
 
-def _is_closed(last: object) -> bool:
-    return isinstance(last, Finished | BaseException)
-
-
-def _reply(said: Scripted, window: Window, asked: int) -> Reply:
-    if isinstance(said, Reply):
-        return said
-    if isinstance(said, str):
-        said = assistant(said)
-    elif isinstance(said, ToolCall):
-        said = assistant(tool_calls=[said])
-    elif isinstance(said, list | tuple) and all(isinstance(each, ToolCall) for each in said):
-        said = assistant(tool_calls=said)
-    if not isinstance(said, Message):
+def _reply(entry: Scripted, window: Window, number: int) -> Reply:
+    if isinstance(entry, Reply):
+        return entry
+    if isinstance(entry, str):
+        entry = assistant(entry)
+    elif isinstance(entry, ToolCall):
+        entry = assistant(tool_calls=[entry])
+    elif isinstance(entry, list | tuple) and all(isinstance(call, ToolCall) for call in entry):
+        entry = assistant(tool_calls=entry)
+    if not isinstance(entry, Message):
         raise InvalidType(
-            f"reply {asked + 1} of a script must be a str, ToolCall, list of ToolCall, Message, "
+            f"reply {number + 1} of a script must be a str, ToolCall, list of ToolCall, Message, "
             "Reply, exception, list of events, or a function giving one of these, not "
-            f"{shown(said)}"
+            f"{shown(entry)}"
         )
     return Reply(
-        said,
-        usage=Usage(input=window.tokens, output=Counter.of(None).message(said)),
-        finish_reason="tool_calls" if said.tool_calls else "stop",
+        entry,
+        usage=Usage(input=window.tokens, output=Counter.of(None).message(entry)),
+        finish_reason="tool_calls" if entry.tool_calls else "stop",
         window=window,
     )
 
 
-def _spoken(events: Sequence[Event], window: Window) -> Reply:
+def _reply_of(events: Sequence[Event], window: Window) -> Reply:
     """Return the reply that scripted events make up."""
-    thought = "".join(each.text for each in events if isinstance(each, ReasoningDelta))
-    text = "".join(each.text for each in events if isinstance(each, TextDelta))
-    calls = [each.call for each in events if isinstance(each, ToolCalled)]
-    content = (Reasoning(thought), Text(text)) if thought else text
+    reasoning = "".join(event.text for event in events if isinstance(event, ReasoningDelta))
+    text = "".join(event.text for event in events if isinstance(event, TextDelta))
+    calls = [event.call for event in events if isinstance(event, ToolCalled)]
+    content = (Reasoning(reasoning), Text(text)) if reasoning else text
     return _reply(Message("assistant", content, tool_calls=tuple(calls)), window, 0)
 
 
-def _pieces(message: Message) -> list[Event]:
+def _deltas(message: Message) -> list[Event]:
     """Cut a message into the events of a stream."""
     parts = (Text(message.content),) if isinstance(message.content, str) else message.content or ()
-    pieces: list[Event] = []
+    events: list[Event] = []
     for part in parts:
         if isinstance(part, Text | Reasoning):
             kind = TextDelta if isinstance(part, Text) else ReasoningDelta
-            pieces += [kind(word) for word in _WORDS.findall(part.text)]
-    return [*pieces, *(ToolCalled(call) for call in message.tool_calls)]
+            events += [kind(word) for word in _WORDS.findall(part.text)]
+    return [*events, *(ToolCalled(call) for call in message.tool_calls)]
 
 
 def assert_survives(
@@ -202,7 +199,7 @@ def assert_survives(
         raise InvalidType(f"inputs must be a list of inputs, not {shown(inputs)}")
     for name in ids:
         check_text(name, "the id of a context")
-    known = {each.context.id for each in prompt.reached if each.context.id}
+    known = {reached.context.id for reached in prompt.reached if reached.context.id}
     unknown = sorted(set(ids) - known)
     if unknown or not ids:
         raise InvalidInput(f"no context {unknown or 'named'}; the prompt has {sorted(known)}")
@@ -210,15 +207,17 @@ def assert_survives(
     if not values:
         raise InvalidInput("assert_survives needs inputs to try; without any it proves nothing")
     for value in values:
-        seen = prompt.inspect_sync(
+        inspection = prompt.inspect_sync(
             value,
             token_budget=token_budget,
             provider=provider,
             model_id=model_id,
             tokenizer=tokenizer,
         )
-        kept = {part.source for part in seen.system.parts if part.status == "kept"}
-        lost = [name for name in ids if f"context:{name}" not in kept]
-        if lost or seen.over_budget:
+        sources = {part.source for part in inspection.system.parts if part.status == "kept"}
+        lost = [name for name in ids if f"context:{name}" not in sources]
+        if lost or inspection.over_budget:
             what = f"{', '.join(lost)} would be lost" if lost else "the prompt is over budget"
-            raise AssertionError(f"{what} with input {shown(value)}\n{seen}\n\n{seen.report}")
+            raise AssertionError(
+                f"{what} with input {shown(value)}\n{inspection}\n\n{inspection.report}"
+            )
