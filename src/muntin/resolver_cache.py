@@ -224,20 +224,20 @@ async def _wait(wanted: _Flight, seconds: float) -> str:
     """Wait for a text that is being made; refuse if that text waits for this task."""
     around = _around.get()
     chains = {
-        each: (*around[place:], wanted)
-        for place, each in enumerate(around, 1)
-        if not each.text.done()
+        flight: (*around[place:], wanted)
+        for place, flight in enumerate(around, 1)
+        if not flight.text.done()
     }
     with _waits:
         cycle = _cycle(wanted, chains)
         if cycle:
             raise Deadlock(
-                [each.source for each in cycle],
+                [flight.source for flight in cycle],
                 "A cached resolver must not need its own text, nor that of one that needs it: "
                 "let it read what both need, or put the shared text into a context of its own",
             )
-        for each, chain in chains.items():
-            each.waits_for.append(chain)
+        for flight, chain in chains.items():
+            flight.waits_for.append(chain)
     try:
         async with asyncio.timeout(seconds) as limit:
             return await asyncio.wrap_future(wanted.text)
@@ -249,8 +249,8 @@ async def _wait(wanted: _Flight, seconds: float) -> str:
         ) from error
     finally:
         with _waits:
-            for each, chain in chains.items():
-                each.waits_for.remove(chain)
+            for flight, chain in chains.items():
+                flight.waits_for.remove(chain)
 
 
 def _cycle(wanted: _Flight, makers: Mapping[_Flight, tuple[_Flight, ...]]) -> list[_Flight]:
@@ -309,7 +309,7 @@ def _freeze(value: Any, what: str) -> Hashable:
     if hasattr(type(value), "model_fields"):
         return (type(value), _freeze(dict(value), what))
     if is_dataclass(value) and not isinstance(value, type):
-        members = {each.name: getattr(value, each.name) for each in fields(value)}
+        members = {spec.name: getattr(value, spec.name) for spec in fields(value)}
         return (type(value), _freeze(members, what))
     try:
         hash(value)

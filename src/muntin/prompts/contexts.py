@@ -228,7 +228,7 @@ def reach(uses: Sequence[Use]) -> list[Reached]:
 
     A context is conditional only if every way to it has a condition.
     """
-    found: dict[int, Reached] = {}
+    reached: dict[int, Reached] = {}
 
     def visit_all(uses: Sequence[Use], prefix: str, conditional: bool) -> None:
         for index, use in enumerate(uses):
@@ -238,10 +238,10 @@ def reach(uses: Sequence[Use]) -> list[Reached]:
         if isinstance(use, Context):
             source = source_of(use, index, prefix)
             conditional = conditional or use.when is not None
-            known = found.get(id(use))
+            known = reached.get(id(use))
             if known is None or (known.conditional and not conditional):
                 visit_all(use.use, f"{source}.", conditional)
-                found[id(use)] = Reached(use, known.source if known else source, conditional)
+                reached[id(use)] = Reached(use, known.source if known else source, conditional)
         elif isinstance(use, When):
             visit(use.target, index, prefix, True)
         elif isinstance(use, Match):
@@ -249,7 +249,7 @@ def reach(uses: Sequence[Use]) -> list[Reached]:
                 visit_all(case, f"{prefix}match[{index}].", True)
 
     visit_all(uses, "", False)
-    return list(found.values())
+    return list(reached.values())
 
 
 def target_of(use: Use) -> Context | None:
@@ -273,16 +273,16 @@ class MergedInput(SimpleNamespace):
     """All input fields together: the prompt's, its contexts', and other given fields."""
 
 
-def check_fields(reached: Sequence[Reached], own: type[BaseModel] | None) -> None:
+def check_fields(reached: Sequence[Reached], model: type[BaseModel] | None) -> None:
     """Refuse one field claimed by two contexts, unless the prompt itself declares it."""
     owners: dict[str, Reached] = {}
-    mine = set(own.model_fields) if own is not None else set()
-    for each in reached:
-        for name in each.context.input.model_fields if each.context.input else ():
-            owner = owners.setdefault(name, each)
-            if owner.context is not each.context and name not in mine:
+    declared = set(model.model_fields) if model is not None else set()
+    for entry in reached:
+        for name in entry.context.input.model_fields if entry.context.input else ():
+            owner = owners.setdefault(name, entry)
+            if owner.context is not entry.context and name not in declared:
                 raise InvalidInput(
-                    f"input field {name!r} is declared by {owner.source} and by {each.source}; "
+                    f"input field {name!r} is declared by {owner.source} and by {entry.source}; "
                     "declare it once, or on the prompt"
                 )
 
@@ -298,18 +298,18 @@ def as_mapping(value: Any) -> dict[str, Any]:
     if hasattr(type(value), "model_fields"):
         return dict(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: getattr(value, each.name) for each in fields(value)}
+        return {spec.name: getattr(value, spec.name) for spec in fields(value)}
     raise InvalidType(f"input must be a mapping, a model or a dataclass, not {shown(value)}")
 
 
-def missing_fields(model: type[BaseModel], given: Mapping[str, Any]) -> list[str]:
+def missing_fields(model: type[BaseModel], values: Mapping[str, Any]) -> list[str]:
     """Return the required fields of a model that are missing, or None where None is invalid."""
     return [
         name
         for name, info in model.model_fields.items()
         if info.is_required()
-        and all(given.get(key) is None for key in _keys(name, info))
-        and not (any(key in given for key in _keys(name, info)) and _takes_none(info.annotation))
+        and all(values.get(key) is None for key in _keys(name, info))
+        and not (any(key in values for key in _keys(name, info)) and _takes_none(info.annotation))
     ]
 
 
@@ -329,15 +329,15 @@ def _keys(name: str, info: Any) -> set[str]:
     return keys
 
 
-def validate(model: type[BaseModel], given: Mapping[str, Any], what: str) -> BaseModel:
+def validate(model: type[BaseModel], values: Mapping[str, Any], what: str) -> BaseModel:
     """Return an instance of the model with only its own fields in it."""
-    mine = {
-        key: given[key]
+    declared = {
+        key: values[key]
         for name, info in model.model_fields.items()
         for key in _keys(name, info)
-        if key in given
+        if key in values
     }
-    return validate_value(model, mine, what)
+    return validate_value(model, declared, what)
 
 
 def validate_value(model: type[BaseModel], value: Any, what: str) -> BaseModel:
@@ -368,31 +368,31 @@ def check_defined(model: type[BaseModel] | None, what: str) -> None:
 
 
 def merge(
-    given: Mapping[str, Any], own: BaseModel | None, reached: Sequence[Reached]
+    values: Mapping[str, Any], own_fields: BaseModel | None, reached: Sequence[Reached]
 ) -> tuple[MergedInput, Seen]:
     """Return all fields together, validated, and the input of each context.
 
     Fields of conditional contexts are None if they are missing, and unchanged if they are not
     valid: an invalid field is an error only if its context takes part.
     """
-    merged = dict(given)
+    merged = dict(values)
     seen: Seen = {}
-    for each in reached:
-        model = each.context.input
+    for entry in reached:
+        model = entry.context.input
         if model is None:
             continue
-        values: Mapping[str, Any] = {name: merged.get(name) for name in model.model_fields}
-        if not each.conditional or not missing_fields(model, given):
+        own_values: Mapping[str, Any] = {name: merged.get(name) for name in model.model_fields}
+        if not entry.conditional or not missing_fields(model, values):
             try:
-                valid = validate(model, given, each.source)
+                valid = validate(model, values, entry.source)
             except Exception as error:
-                if not each.conditional:
+                if not entry.conditional:
                     raise
-                seen[id(each.context)] = error
+                seen[id(entry.context)] = error
             else:
-                seen[id(each.context)] = valid
-                values = dict(valid)
-        merged.update(values)
-    if own is not None:
-        merged.update(dict(own))
+                seen[id(entry.context)] = valid
+                own_values = dict(valid)
+        merged.update(own_values)
+    if own_fields is not None:
+        merged.update(dict(own_fields))
     return MergedInput(**merged), seen

@@ -300,19 +300,19 @@ class Prompt:
         check_optional_text(provider, "provider")
         check_optional_text(model_id, "model_id")
         check_settings(settings, "call")
-        given = as_mapping(input)
-        own = None if self.input is None else validate(self.input, given, "prompt")
-        if own is not None:  # the prompt's own fields win
-            given.update(dict(own))
-        merged, inputs = merge(given, own, self.reached)
-        selection = Selection(given, merged, inputs, ctx)
+        values = as_mapping(input)
+        valid = None if self.input is None else validate(self.input, values, "prompt")
+        if valid is not None:  # the prompt's own fields win
+            values.update(dict(valid))
+        merged, inputs = merge(values, valid, self.reached)
+        selection = Selection(values, merged, inputs, ctx)
         selection.visit_all(self.use)
         active = list(selection.active.values())
-        contexts = [(each.source, each.context.tools) for each in active]
+        contexts = [(use.source, use.context.tools) for use in active]
         tools = merge_tools([("prompt", self.tools), *contexts], winners=as_tools(tools, "call"))
         key, adaptation = choose(self.adapt, provider, model_id)
         parts, user, messages = await resolve_texts(
-            self, own if own is not None else merged, active, ctx
+            self, merged if valid is None else valid, active, ctx
         )
         layers = (defaults().settings, self.settings, adaptation.settings, settings)
         excluded = tuple(selection.excluded.values())
@@ -354,13 +354,13 @@ def prompt(
     check_depth(uses, what)
     reached = tuple(reach(uses))
     ids: dict[str, object] = {}
-    for each in reached:
-        known = each.context.id
-        if known is not None and ids.setdefault(known, each.context) is not each.context:
+    for entry in reached:
+        known = entry.context.id
+        if known is not None and ids.setdefault(known, entry.context) is not entry.context:
             raise InvalidInput(f"{what}: two different contexts have the id {known!r}")
     check_fields(reached, input)
     tools = as_tools(tools, what)
-    offers = [(each.source, each.context.tools) for each in reached if not each.conditional]
+    offers = [(entry.source, entry.context.tools) for entry in reached if not entry.conditional]
     merge_tools([("prompt", tools), *offers], what=f"{what}: ")
     return Prompt(
         id=id,
@@ -400,17 +400,17 @@ def _compose(
     # A second message for changing parts, and the tokens that dividing a text may add.
     apart = counter.overhead + _SEAM if is_divided(gathered.parts, composer.profile) else 0
     size = counter.text(text) if token_budget is None else token_budget
-    own = counter.overhead + size + apart if text or token_budget is not None else 0
+    system = counter.overhead + size + apart if text or token_budget is not None else 0
     prompt = [user(gathered.user)] if gathered.user else []
     beside = composer.size_of([*prompt, *gathered.messages, *run])
-    beside += counter.tools(composer.tools) + (counter.answer if own and not beside else 0)
+    beside += counter.tools(composer.tools) + (counter.answer if system and not beside else 0)
 
     def render(composer: Composer) -> Window:
         slots = composer.slots()
         declare(slots, gathered)
         return composer.add_run(slots, run).render()
 
-    window = render(composer.within(own + beside))
+    window = render(composer.within(system + beside))
     if whole is None or window.over_budget or window.tokens <= whole.remaining_input_tokens:
         return window
     return render(composer)
@@ -423,12 +423,12 @@ _SEAM = 2
 _FIELDS = tuple(field.name for field in fields(Adaptation))
 
 
-def _adaptations(given: Any, what: str) -> Mapping[str, Adaptation]:
+def _adaptations(entries: Any, what: str) -> Mapping[str, Adaptation]:
     """Check the `adapt` entries of a prompt."""
-    if not isinstance(given, Mapping | None):
-        raise InvalidType(f"{what}: adapt must map a provider to changes, not {shown(given)}")
+    if not isinstance(entries, Mapping | None):
+        raise InvalidType(f"{what}: adapt must map a provider to changes, not {shown(entries)}")
     checked: dict[str, Adaptation] = {}
-    for provider, changes in (given or {}).items():
+    for provider, changes in (entries or {}).items():
         check_text(provider, f"{what}: a provider in adapt")
         where = f"{what}: adapt[{provider!r}]"
         if not isinstance(changes, Mapping):

@@ -45,12 +45,12 @@ _OPENING = re.compile(rf"([ \t]*)<({'|'.join(SECTIONS)})>")
 class Rendered:
     """The texts of a prompt; `user` is None if the file has no such section.
 
-    `system` is `own` and `block` (the context), with a blank line between them.
+    `system` is `section` and `block` (the context), with a blank line between them.
     """
 
     system: str
     user: str | None = None
-    own: str = field(default="", compare=False)
+    section: str = field(default="", compare=False)
     block: str = field(default="", compare=False)
 
 
@@ -105,9 +105,9 @@ class PromptFile:
             body = texts["context"].strip("\n")
             block = f"<context>\n{body}\n</context>" if body.strip() else ""
         texts_of = (texts["system"].strip("\n"), block.strip("\n"))
-        own, block = (text if text.strip() else "" for text in texts_of)
-        system = "\n\n".join(part for part in (own, block) if part)
-        return Rendered(system, texts.get("user"), own, block)
+        section, block = (text if text.strip() else "" for text in texts_of)
+        system = "\n\n".join(part for part in (section, block) if part)
+        return Rendered(system, texts.get("user"), section, block)
 
 
 def prompt_file(
@@ -204,7 +204,7 @@ def _is_valid(key: str, value: Any) -> bool:
 
 def _sections(file: Path, lines: list[str], start: int) -> dict[str, tuple[str, int]]:
     """Divide the lines from `start` on into sections: source and first line."""
-    found: dict[str, tuple[str, int]] = {}
+    sections: dict[str, tuple[str, int]] = {}
     number = start
     while number < len(lines):
         if not lines[number].strip():
@@ -216,12 +216,12 @@ def _sections(file: Path, lines: list[str], start: int) -> dict[str, tuple[str, 
             reason = f"text outside of the sections {known}: {lines[number].strip()[:40]!r}"
             raise PromptFileError(str(file), number + 1, reason)
         name = opening[2]
-        if name in found:
+        if name in sections:
             raise PromptFileError(str(file), number + 1, f"<{name}> stands twice")
-        found[name], number = _section(file, lines, number, opening)
-    if "system" not in found:
+        sections[name], number = _section(file, lines, number, opening)
+    if "system" not in sections:
         raise PromptFileError(str(file), None, "there is no <system> section")
-    return found
+    return sections
 
 
 def _section(

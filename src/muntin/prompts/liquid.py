@@ -79,9 +79,9 @@ class Sandbox(Environment):
     def load(self, source: str, file: Path, line: int) -> BoundTemplate:
         """Parse `source`, which begins at `line` of `file`, and the partials it names."""
         self.places.append((source, file, line))
-        for found in _EXPRESSION.finditer(source):
-            first = line + source.count("\n", 0, found.start())
-            check_depth(found[0], file, first, self.max_depth)
+        for match in _EXPRESSION.finditer(source):
+            first = line + source.count("\n", 0, match.start())
+            check_depth(match[0], file, first, self.max_depth)
         try:
             template = self.from_string(source, name=file.name)
             for node in _nodes(template):
@@ -230,13 +230,13 @@ class _Stop(Expression):
     python-liquid has no limit for a range that is searched, reversed or entered far from its start.
     """
 
-    def __init__(self, made: RangeLiteral) -> None:
-        super().__init__(made.token)
-        self.range = RangeLiteral(made.token, made.start, made.stop)
+    def __init__(self, literal: RangeLiteral) -> None:
+        super().__init__(literal.token)
+        self.range = RangeLiteral(literal.token, literal.start, literal.stop)
 
     def evaluate(self, context: RenderContext) -> object:
-        made = self.range.evaluate(context)
-        if made.stop - made.start > LOOPS:
+        numbers = self.range.evaluate(context)
+        if numbers.stop - numbers.start > LOOPS:
             raise ResourceLimitError(f"a range is longer than {LOOPS:,}", token=self.token)
         return self.range.stop.evaluate(context)
 

@@ -132,7 +132,7 @@ class Active:
 class Selection:
     """The contexts of a prompt that take part for one input, in order, and the excluded ones."""
 
-    given: Mapping[str, Any]
+    values: Mapping[str, Any]
     merged: MergedInput
     inputs: Seen
     ctx: Any = None
@@ -179,7 +179,7 @@ class Selection:
             return
         seen = self.inputs.get(id(use)) if use.input is not None else self.merged
         if use.input is not None and seen is None:
-            names = ", ".join(map(repr, missing_fields(use.input, self.given)))
+            names = ", ".join(map(repr, missing_fields(use.input, self.values)))
             self._exclude(use, source, "input_missing", f"no {names} in the input")
             return
         if isinstance(seen, Exception):
@@ -227,7 +227,7 @@ def prompt_twin(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
 
 
 async def resolve_texts(
-    prompt: Prompt, own: Any, active: Sequence[Active], ctx: Any = None
+    prompt: Prompt, input: Any, active: Sequence[Active], ctx: Any = None
 ) -> tuple[tuple[SystemPart, ...], str | None, tuple[Message, ...]]:
     """Return the parts of the system text in order, the text of the prompt, and its messages.
 
@@ -235,7 +235,7 @@ async def resolve_texts(
     """
     around = _around.get()
     if len(around) >= DEEPEST:
-        inner = [f"{name} ({', '.join(each.source for each in used)})" for name, used in around]
+        inner = [f"{name} ({', '.join(use.source for use in used)})" for name, used in around]
         raise InvalidInput(
             f"resolvers resolve prompts more than {DEEPEST} deep, at last "
             f"{' → '.join(inner[-3:])}; a resolver must not need the prompt it belongs to"
@@ -250,7 +250,7 @@ async def resolve_texts(
     before = _around.set((*around, (f"prompt {prompt.id!r}" if prompt.id else "a prompt", active)))
     try:
         for what, resolver in own_resolvers.items():
-            values.append(_call_resolver(resolver, what, own, ctx))
+            values.append(_call_resolver(resolver, what, input, ctx))
         for context, what in zip(active, names[len(own_resolvers) :], strict=True):
             values.append(_resolve_context(context, what, ctx))
         results = await together(values, names)
@@ -345,9 +345,9 @@ def _is_uncached(part: SystemPart) -> bool:
 def is_divided(parts: Sequence[SystemPart], profile: Profile | None) -> bool:
     """Say whether the parts that are not cached stand in a message of their own."""
     caching = profile.caching if profile is not None else None
-    asked = any(part.breakpoint and part.text for part in parts)
-    others = any(_is_uncached(part) and part.text for part in parts)
-    return asked and others and caching is not None and caching.breakpoints > 0
+    has_cached = any(part.breakpoint and part.text for part in parts)
+    has_uncached = any(_is_uncached(part) and part.text for part in parts)
+    return has_cached and has_uncached and caching is not None and caching.breakpoints > 0
 
 
 def declare_parts(slots: Slots, parts: Sequence[SystemPart]) -> None:

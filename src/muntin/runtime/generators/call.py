@@ -288,7 +288,7 @@ class Call:
             block=block,
             config={**config, "name": self.made.name, "model": self.model.name},
         )
-        parts = [SystemPart("prompt", rendered.own)]
+        parts = [SystemPart("prompt", rendered.section)]
         block = rendered.block
         if own_layout:
             block, changing = ("", block) if changing else (block, "")
