@@ -76,9 +76,9 @@ def copy_extra(value: object, what: str) -> dict[Any, Any]:
     if not isinstance(value, Mapping):
         raise InvalidType(f"{what} must be a mapping or None, not {type(value).__name__}")
     copied = {}
-    for key, each in value.items():
+    for key, item in value.items():
         try:
-            copied[key] = deepcopy(each)
+            copied[key] = deepcopy(item)
         except Exception as error:  # a lock, a value nested too deeply, a __deepcopy__ that fails
             raise InvalidInput(f"{what}[{shown(key)}] cannot be copied: {error}") from error
     return copied
@@ -118,7 +118,7 @@ def shown(value: object) -> str:
 
 
 # Walking is cheaper than writing JSON: a long text, such as an inline image, is not read.
-def _copy_json(value: object, what: str, made: type[list[Any] | tuple[Any, ...]]) -> Any:
+def _copy_json(value: object, what: str, sequence: type[list[Any] | tuple[Any, ...]]) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidInput(f"{what} cannot be written as JSON: it holds {value!r}")
     if value is None or isinstance(value, str | int | float):
@@ -129,14 +129,14 @@ def _copy_json(value: object, what: str, made: type[list[Any] | tuple[Any, ...]]
         return value
     if isinstance(value, Mapping):
         copied = {}
-        for key, each in value.items():
+        for key, item in value.items():
             if not isinstance(key, str):
                 raise InvalidType(f"{what} cannot be written as JSON: its key {key!r} is no str")
-            copied[key] = _copy_json(each, what, made)
+            copied[key] = _copy_json(item, what, sequence)
         return copied
     if isinstance(value, list | tuple):
-        items = [_copy_json(each, what, made) for each in value]
-        return items if isinstance(value, list) else made(items)
+        items = [_copy_json(item, what, sequence) for item in value]
+        return items if isinstance(value, list) else sequence(items)
     raise InvalidType(f"{what} cannot be written as JSON: it holds a {type(value).__name__}")
 
 

@@ -144,19 +144,19 @@ def cut_with_line(
     nothing fits, the line alone is returned.
     """
 
-    def form(kept: str) -> str:
+    def form(piece: str) -> str:
         head, tail = "", ""
         if keep != "tail":
-            first = (len(kept) + 1) // 2 if keep == "ends" else len(kept)
-            head = _end_at_line(kept[:first])
-            kept = kept[first:]
+            first = (len(piece) + 1) // 2 if keep == "ends" else len(piece)
+            head = _end_at_line(piece[:first])
+            piece = piece[first:]
         if keep != "head":
-            tail = _begin_at_line(kept)
+            tail = _begin_at_line(piece)
         return "\n".join(part for part in (head, line(head + tail), tail) if part)
 
-    found = longest(text, whole, limit, lambda kept: count(form(kept)), keep)
-    shown = form("" if found is None else found[0])
-    return shown, count(shown) if found is None else found[1]
+    best = longest(text, whole, limit, lambda piece: count(form(piece)), keep)
+    shown = form("" if best is None else best[0])
+    return shown, count(shown) if best is None else best[1]
 
 
 def _end_at_line(head: str) -> str:
@@ -194,5 +194,5 @@ def whole_elements(head: str) -> str:
             depth -= 1
         elif char == ",":
             last[depth] = index + 1
-    found = [at for _, at in sorted(last.items()) if at >= len(head) // 2]
-    return head[: found[0]] if found else head
+    near_ends = [end for _, end in sorted(last.items()) if end >= len(head) // 2]
+    return head[: near_ends[0]] if near_ends else head

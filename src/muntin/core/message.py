@@ -108,10 +108,10 @@ class Message:
 
     def __repr__(self) -> str:
         shown = [repr(self.role), repr(self.content)]
-        for each in fields(self)[2:]:
-            value = getattr(self, each.name)
-            if each.repr and value != each.default:
-                shown.append(f"{each.name}={value!r}")
+        for spec in fields(self)[2:]:
+            value = getattr(self, spec.name)
+            if spec.repr and value != spec.default:
+                shown.append(f"{spec.name}={value!r}")
         return f"Message({', '.join(shown)})"
 
     @classmethod
@@ -136,21 +136,21 @@ class Message:
         content = known.pop("content", None)
         if isinstance(content, Sequence) and not isinstance(content, str | bytes):
             content = tuple(part_from_dict(part) for part in content)
-        given: dict[str, Any] = {}
+        read: dict[str, Any] = {}
         if known.get("tool_calls") is not None:
             calls = known.pop("tool_calls")
             if not isinstance(calls, Sequence) or isinstance(calls, str):
                 raise InvalidType(f"tool_calls must be a list, not {type(calls).__name__}")
-            given["tool_calls"] = tuple(call_from_dict(call) for call in calls)
+            read["tool_calls"] = tuple(call_from_dict(call) for call in calls)
         if known.get("attachments"):
             files = _tuple(known.pop("attachments"), "attachments")
-            given["attachments"] = tuple(attachment_from_dict(file) for file in files)
+            read["attachments"] = tuple(attachment_from_dict(file) for file in files)
         for key in ("tool_call_id", "name", "at"):
             if known.get(key) is not None:
-                given[key] = known.pop(key)
+                read[key] = known.pop(key)
         if role == "developer":  # OpenAI's newer word for system; `extra` keeps the spelling
             role, known["role"] = "system", "developer"
-        return cls(role, content, **given, extra=known or None)
+        return cls(role, content, **read, extra=known or None)
 
     def to_dict(self) -> dict[str, Any]:
         """Write the message as an OpenAI-style dict, unknown fields included."""
@@ -182,8 +182,8 @@ def _is_openai_style(data: object) -> bool:
         return False
     # Anthropic's blocks for a call and for a result.
     for part in content if isinstance(content, list | tuple) else ():
-        told = part.__class__ is dict or isinstance(part, Mapping)
-        kind = part.get("type") if told else getattr(part, "type", None)
+        is_mapping = part.__class__ is dict or isinstance(part, Mapping)
+        kind = part.get("type") if is_mapping else getattr(part, "type", None)
         if kind in ("tool_use", "tool_result"):
             return False
     return True
@@ -291,7 +291,7 @@ def at_position(
 
 
 _SET = ("at", "known_tokens", "item")
-_COPIED = [each.name for each in fields(Message) if each.name not in _SET]
+_COPIED = [spec.name for spec in fields(Message) if spec.name not in _SET]
 _copied = attrgetter(*_COPIED)
 _SETTERS = [getattr(Message, name).__set__ for name in (*_COPIED, *_SET)]
 

@@ -161,7 +161,7 @@ class Report:
         """Return the report as plain JSON values; the keys are stable."""
         data = _values(self)
         data["slots"] = tuple(
-            {**_values(slot), "decisions": tuple(each._asdict() for each in slot.decisions)}
+            {**_values(slot), "decisions": tuple(decision._asdict() for decision in slot.decisions)}
             for slot in self.slots
         )
         data["not_carried"] = tuple(map(_values, self.not_carried))
@@ -250,15 +250,15 @@ def _joined(alike: Sequence[Decision]) -> Decision:
         last.first + last.count - one.first,
         one.status,
         one.reason,
-        sum([each.tokens_asked for each in alike]),
-        sum([each.tokens_kept for each in alike]),
-        min([each.rank for each in alike if each.rank is not None], default=None),
-        min([each.fits_with for each in alike if each.fits_with is not None], default=None),
+        sum([decision.tokens_asked for decision in alike]),
+        sum([decision.tokens_kept for decision in alike]),
+        min([rank for decision in alike if (rank := decision.rank) is not None], default=None),
+        min([more for decision in alike if (more := decision.fits_with) is not None], default=None),
     )
 
 
 def _values(value: Any) -> dict[str, Any]:
-    return {each.name: getattr(value, each.name) for each in fields(value)}
+    return {spec.name: getattr(value, spec.name) for spec in fields(value)}
 
 
 def _prefix_lines(prefix: Prefix) -> Iterable[str]:
@@ -292,25 +292,26 @@ def prefix_words(prefix: Prefix) -> Iterable[str]:
 
 def level_words(report: Report) -> Iterable[str]:
     """Say how much of the past is shown shorter, and whether a summary stands in front of it."""
-    found = [each for slot in report.slots for each in slot.decisions]
-    counts = [(sum(each.status == name for each in found), name) for name in ("short", "stubbed")]
-    told = [f"{count:,} {name}" for count, name in counts if count]
-    if told:
-        yield f"groups of calls and results: {', '.join(told)}"
-    for each in found:
-        if each.reason == "summary" and not each.count:
-            yield f"a summary of {each.tokens_kept:,} tokens stands in front of the history"
+    decisions = [decision for slot in report.slots for decision in slot.decisions]
+    statuses = [decision.status for decision in decisions]
+    counts = [f"{statuses.count(s):,} {s}" for s in ("short", "stubbed") if s in statuses]
+    if counts:
+        yield f"groups of calls and results: {', '.join(counts)}"
+    for decision in decisions:
+        if decision.reason == "summary" and not decision.count:
+            tokens = decision.tokens_kept
+            yield f"a summary of {tokens:,} tokens stands in front of the history"
 
 
 def reported_words(shared: int, reported: Reported) -> str:
     """Compare the tokens that the provider read from its cache with the shared tokens."""
-    said = f"the provider read {reported.read:,} of {reported.input:,} tokens from its cache"
+    words = f"the provider read {reported.read:,} of {reported.input:,} tokens from its cache"
     missing = shared - reported.read
     if not shared or abs(missing) <= max(_NEAR * shared, _FEW):
-        return said
+        return words
     if missing < 0:
-        return f"{said}, {-missing:,} more than are shared with the request before"
-    return f"{said}: {missing:,} that are shared with the request before were not read"
+        return f"{words}, {-missing:,} more than are shared with the request before"
+    return f"{words}: {missing:,} that are shared with the request before were not read"
 
 
 def _row(slot: SlotReport) -> tuple[str, ...]:

@@ -37,8 +37,8 @@ class Usage:
         """Read usage from JSON values; a value that is no count becomes 0."""
         if not isinstance(value, Mapping):
             return cls()
-        found = {each.name: value.get(each.name) for each in fields(cls)}
-        return cls(**{name: n for name, n in found.items() if type(n) is int and n >= 0})
+        counts = {spec.name: value.get(spec.name) for spec in fields(cls)}
+        return cls(**{name: n for name, n in counts.items() if type(n) is int and n >= 0})
 
 
 @dataclass(frozen=True, slots=True)

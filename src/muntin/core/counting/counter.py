@@ -151,11 +151,11 @@ def _memos_for(tokenizer: Tokenizer) -> _Memos:
     function = None
     if isinstance(owner, MethodType):
         owner, function = owner.__self__, owner.__func__
-    made = FormMemo(), FormMemo()
+    memos = FormMemo(), FormMemo()
     try:
-        return _memos.setdefault(owner, {}).setdefault(function, made)
+        return _memos.setdefault(owner, {}).setdefault(function, memos)
     except TypeError:  # not hashable, or takes no weak references
-        return made
+        return memos
 
 
 class Counter:
@@ -187,9 +187,9 @@ class Counter:
     ) -> None:
         self.tokenizer = as_tokenizer(tokenizer)
         self.name = self.tokenizer.name
-        self.overhead = self._given("message_overhead")
-        self.name_overhead = self._given("name_overhead")
-        self.answer = self._given("answer_overhead")
+        self.overhead = self._overhead("message_overhead")
+        self.name_overhead = self._overhead("name_overhead")
+        self.answer = self._overhead("answer_overhead")
         self._attachment_tokens = check_attachment_tokens(attachment_tokens)
         self._image_formula = image_formula
         # `forms` are the shorter forms of messages that were made with this tokenizer.
@@ -211,7 +211,7 @@ class Counter:
         # The schemas counted last, and their tokens: all windows of a turn offer the same tools.
         self._tools = NO_SCHEMAS, 0
 
-    def _given(self, attribute: str) -> int:
+    def _overhead(self, attribute: str) -> int:
         value = getattr(self.tokenizer, attribute, 0)
         if type(value) is not int or value < 0:
             check_size(value, f"{attribute} of tokenizer {self.name!r}")
@@ -243,8 +243,8 @@ class Counter:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without the memo, which all counters of a tokenizer share.
-        given, formula = self._attachment_tokens or None, self._image_formula
-        return partial(Counter, self.tokenizer, attachment_tokens=given, image_formula=formula), ()
+        tokens, formula = self._attachment_tokens or None, self._image_formula
+        return partial(Counter, self.tokenizer, attachment_tokens=tokens, image_formula=formula), ()
 
     def text(self, text: str) -> int:
         """Count a text."""
@@ -333,17 +333,17 @@ class Counter:
         known, total = self._tools
         if known is tools:
             return total
-        given = tools if isinstance(tools, Schemas) else Schemas(tools)
-        total = self.overhead * len(given)
-        for number, text in enumerate(given.texts):
+        schemas = tools if isinstance(tools, Schemas) else Schemas(tools)
+        total = self.overhead * len(schemas)
+        for number, text in enumerate(schemas.texts):
             try:
                 total += self.text(text)
             except TokenizerError as error:
                 raise TokenizerError(f"{error}; it is the schema of tools[{number}]") from error
         overhead = getattr(self.tokenizer, "function_overhead", None)
-        if overhead is not None and given:
-            total = max(total, tools_tokens(given, self.text, overhead))
-        self._tools = given, total
+        if overhead is not None and schemas:
+            total = max(total, tools_tokens(schemas, self.text, overhead))
+        self._tools = schemas, total
         return total
 
     def form(self, schema: Mapping[str, Any] | None) -> int:
@@ -357,17 +357,17 @@ class Counter:
     def _extra(self, message: Message, extra: Mapping[str, Any]) -> int:
         """Count the fields that Chat Completions servers put beside the content and take back:
         reasoning, a refusal or, in an older form, a call."""
-        told = [extra.get(field) for field in ("reasoning_content", "reasoning", "refusal")]
+        texts = [extra.get(field) for field in ("reasoning_content", "reasoning", "refusal")]
         details = extra.get("reasoning_details")
-        for each in details if isinstance(details, list | tuple) else ():
-            if isinstance(each, Mapping):  # encrypted payloads and signatures are not counted
-                told += [each.get("text"), each.get("summary")]
+        for detail in details if isinstance(details, list | tuple) else ():
+            if isinstance(detail, Mapping):  # encrypted payloads and signatures are not counted
+                texts += [detail.get("text"), detail.get("summary")]
         called = extra.get("function_call")
         if isinstance(called, Mapping):
-            told += [called.get("name"), called.get("arguments")]
+            texts += [called.get("name"), called.get("arguments")]
         if message.role == "tool" and extra.get("is_error") and not message.text.strip():
-            told.append(NO_RESULT)  # a failed result is never sent empty
-        return sum(self.text(text) for text in told if isinstance(text, str))
+            texts.append(NO_RESULT)  # a failed result is never sent empty
+        return sum(self.text(text) for text in texts if isinstance(text, str))
 
     def _part(self, part: Part) -> int:
         if isinstance(part, Text | Reasoning):
@@ -388,10 +388,10 @@ class Counter:
 
     def _data(self, url: str, name: str | None = None) -> int:
         """Count what a data URL holds: a text file as text."""
-        found = data_of(url)
-        if found is None:
+        content = data_of(url)
+        if content is None:
             return file_tokens("document", len(url), name=name)
-        mime, data = found
+        mime, data = content
         kind = mime.partition("/")[0]
         if kind == "image" and (size := size_of(data)) is not None:
             return image_tokens(*size, formula=self._image_formula)
@@ -421,16 +421,16 @@ class Counter:
         return self.text(compact_json(part.data))
 
     def _attachment(self, item: Attachment) -> int:
-        given = self._attachment_tokens
-        if callable(given):
+        override = self._attachment_tokens
+        if callable(override):
             try:
-                answer = given(item)
+                answer = override(item)
             except Exception as error:
                 error.add_note(f"raised by attachment_tokens for attachment {item.name!r}")
                 raise
             tokens = check_size(answer, f"attachment_tokens for {item.name!r}")
-        elif item.modality in given:
-            tokens = given[item.modality]
+        elif item.modality in override:
+            tokens = override[item.modality]
         else:
             tokens = file_tokens(
                 item.modality,
@@ -448,22 +448,23 @@ def file_hint(name: str) -> str:
 
 
 def check_attachment_tokens(
-    given: AttachmentTokens | None,
+    tokens_of: AttachmentTokens | None,
 ) -> Mapping[str, int] | Callable[[Attachment], int]:
     """Return the checked override of the formulas for attachments: by modality, or a function."""
-    if given is None:
+    if tokens_of is None:
         return {}
-    if callable(given):
-        return given
-    if not isinstance(given, Mapping):
+    if callable(tokens_of):
+        return tokens_of
+    if not isinstance(tokens_of, Mapping):
         raise InvalidType(
-            f"attachment_tokens must map a modality to tokens, or be a callable, not {shown(given)}"
+            "attachment_tokens must map a modality to tokens, or be a callable, not "
+            f"{shown(tokens_of)}"
         )
-    for modality, tokens in given.items():
+    for modality, tokens in tokens_of.items():
         if modality not in MODALITIES:
             raise InvalidInput(
                 f"attachment_tokens: unknown modality {shown(modality)}; "
                 f"use {', '.join(MODALITIES)}"
             )
         check_size(tokens, f"attachment_tokens[{modality!r}]")
-    return dict(given)
+    return dict(tokens_of)

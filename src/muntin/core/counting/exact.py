@@ -226,9 +226,9 @@ def _parts(text: str) -> Iterator[str]:
     """Cut a very long text between words, where both patterns cut it anyway."""
     start = 0
     while len(text) - start > _PART:
-        found = _BETWEEN_WORDS.search(text, start + _PART)
-        if found is None:
+        boundary = _BETWEEN_WORDS.search(text, start + _PART)
+        if boundary is None:
             break
-        yield text[start : found.start()]
-        start = found.start()
+        yield text[start : boundary.start()]
+        start = boundary.start()
     yield text[start:]

@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 MEMO_CHARACTERS = 32_000_000
 # Results by object are remembered for at most this many characters in all.
@@ -35,37 +35,37 @@ class FormMemo:
             self.put(key, *entry)
         return entry[0]
 
-    def put(self, key: Hashable, made: Any, characters: int) -> None:
+    def put(self, key: Hashable, value: Any, characters: int) -> None:
         """Remember a value made from this many characters."""
         self._size += characters + 64  # 64: roughly what an entry costs beside them
         if self._size > self._limit:
             self._old, self._young = self._young, {}
             self._size = characters + 64
-        self._young[key] = made, characters
+        self._young[key] = value, characters
 
 
 def once_for_each(
     size: Callable[[T], int | None],
-) -> Callable[[Callable[[T], Made]], Callable[[T], Made]]:
+) -> Callable[[Callable[[T], Result]], Callable[[T], Result]]:
     """Remember the result of a function of an object that never changes.
 
     The result is found by the identity of the object, much faster than by comparing two objects.
     `size` returns how many characters an object has; None if its result is not to be remembered.
     """
 
-    def decorated(make: Callable[[T], Made]) -> Callable[[T], Made]:
-        known = FormMemo(_OBJECT_CHARACTERS)
+    def decorated(make: Callable[[T], Result]) -> Callable[[T], Result]:
+        memo = FormMemo(_OBJECT_CHARACTERS)
 
         @wraps(make)
-        def made(given: T) -> Made:
-            found: tuple[T, Made] | None = known.get(id(given))
-            if found is None or found[0] is not given:
-                found = given, make(given)
-                characters = size(given)
+        def remembered(value: T) -> Result:
+            entry: tuple[T, Result] | None = memo.get(id(value))
+            if entry is None or entry[0] is not value:
+                entry = value, make(value)
+                characters = size(value)
                 if characters is not None:
-                    known.put(id(given), found, characters)
-            return found[1]
+                    memo.put(id(value), entry, characters)
+            return entry[1]
 
-        return made
+        return remembered
 
     return decorated

@@ -30,9 +30,9 @@ def size_of_base64(data: str) -> tuple[int, int] | None:
     try:
         # A multiple of four characters; most files have the size in the first 64.
         for most in (64, _LOOKED_AT // 3 * 4):
-            found = size_of(b64decode(data[:most]))
-            if found is not None or len(data) <= most:
-                return found
+            size = size_of(b64decode(data[:most]))
+            if size is not None or len(data) <= most:
+                return size
     except (binascii.Error, ValueError):
         pass
     return None
@@ -40,16 +40,16 @@ def size_of_base64(data: str) -> tuple[int, int] | None:
 
 def size_of(data: bytes) -> tuple[int, int] | None:
     """Return width and height of an image file by its first bytes; None if they do not tell."""
-    found = None
+    size = None
     if data[:8] == b"\x89PNG\r\n\x1a\n" and len(data) >= 24:
-        found = _number(data[16:20]), _number(data[20:24])
+        size = _number(data[16:20]), _number(data[20:24])
     elif data[:6] in (b"GIF87a", b"GIF89a") and len(data) >= 10:
-        found = _little(data[6:8]), _little(data[8:10])
+        size = _little(data[6:8]), _little(data[8:10])
     elif data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        found = _webp(data)
+        size = _webp(data)
     elif data[:2] == b"\xff\xd8":
-        found = next(_jpeg(data), None)
-    return found if found is not None and all(found) else None
+        size = next(_jpeg(data), None)
+    return size if size is not None and all(size) else None
 
 
 def _webp(data: bytes) -> tuple[int, int] | None:

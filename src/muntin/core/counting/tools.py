@@ -25,8 +25,8 @@ def tools_tokens(
     tools: Iterable[Mapping[str, Any]], count: Callable[[str], int], overhead: int
 ) -> int:
     """Return what the functions among these tools cost, each with `overhead` beside its texts."""
-    found = [_function(tool, count) for tool in tools]
-    functions = [overhead + tokens for tokens in found if tokens is not None]
+    counts = [_function(tool, count) for tool in tools]
+    functions = [overhead + tokens for tokens in counts if tokens is not None]
     return sum(functions) + _END if functions else 0
 
 
@@ -42,14 +42,14 @@ def _function(tool: Mapping[str, Any], count: Callable[[str], int]) -> int | Non
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     if not isinstance(properties, Mapping) or not properties:
         return tokens
-    return tokens + _PROPERTIES + sum(_property(*each, count) for each in properties.items())
+    return tokens + _PROPERTIES + sum(_property(*item, count) for item in properties.items())
 
 
 def _property(name: str, schema: Any, count: Callable[[str], int]) -> int:
-    given = schema if isinstance(schema, Mapping) else {}
-    about = str(given.get("description") or "").removesuffix(".")
-    tokens = _PROPERTY + count(f"{name}:{given.get('type', '')}:{about}")
-    values = given.get("enum")
+    fields = schema if isinstance(schema, Mapping) else {}
+    about = str(fields.get("description") or "").removesuffix(".")
+    tokens = _PROPERTY + count(f"{name}:{fields.get('type', '')}:{about}")
+    values = fields.get("enum")
     if isinstance(values, list | tuple):
         tokens += _ENUM + sum(_VALUE + count(str(value)) for value in values)
     return tokens

@@ -143,12 +143,12 @@ class Contribution:
 
         A result follows the rules of any value, so it may bring new calls.
         """
-        given = list(results)
-        if len(given) != len(self.calls):
+        values = list(results)
+        if len(values) != len(self.calls):
             raise InvalidInput(
-                f"{len(self.calls)} results are needed{_by(self.author)}, got {len(given)}"
+                f"{len(self.calls)} results are needed{_by(self.author)}, got {len(values)}"
             )
-        rest = iter(given)
+        rest = iter(values)
         steps: list[Step] = []
         for step in self.steps:
             if isinstance(step, Call):
@@ -333,13 +333,13 @@ class Tagged:
     @property
     def provenance(self) -> dict[str, tuple[Share, ...]]:
         """The path of every leaf, as in `memory.short-term`, with the text of each author."""
-        found: dict[str, tuple[Share, ...]] = {}
+        shares: dict[str, tuple[Share, ...]] = {}
         names: list[str] = []
         for tag in self.tags:
             names[tag.depth :] = [tag.name]
             if tag.shares:
-                found[".".join(names)] = tag.shares
-        return found
+                shares[".".join(names)] = tag.shares
+        return shares
 
     def who(self, path: str) -> tuple[str, ...]:
         """Return the authors of texts in the tag at `path` or inside it, in author order."""

@@ -91,12 +91,12 @@ def element(name: str, attributes: Mapping[str, str], text: str) -> str:
 
 def opening(name: str, attributes: Mapping[str, str]) -> str:
     """Render the opening tag of an element."""
-    given = "".join(f' {key}="{_quote(value)}"' for key, value in attributes.items())
-    return f"<{name}{given}>"
+    written = "".join(f' {key}="{_quote(value)}"' for key, value in attributes.items())
+    return f"<{name}{written}>"
 
 
 # Characters that end a line: between quotes a reader would take them for spaces.
-_LINE_ENDS = {ord(each): f"&#{ord(each)};" for each in "\n\r\x85\u2028\u2029"}
+_LINE_ENDS = {ord(char): f"&#{ord(char)};" for char in "\n\r\x85\u2028\u2029"}
 
 
 def _quote(text: str) -> str:
