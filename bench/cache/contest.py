@@ -152,7 +152,7 @@ class Contest:
         """Return what prompt-poet retains, on average."""
         before, moments = self.sizes.before, self.replay.moments
         starts = [poet_start(self.sizes, moment, budget, step) for moment in moments]
-        kept = [before[len(m.said)] - before[n] for m, n in zip(moments, starts, strict=True)]
+        kept = [before[len(m.past)] - before[n] for m, n in zip(moments, starts, strict=True)]
         return sum(kept) / len(kept)
 
     def same_cuts(self, real: RealPoet, plans: Plans) -> tuple[int, int]:

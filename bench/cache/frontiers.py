@@ -33,7 +33,7 @@ def windows(session: Session, trimming: Stepped, *, restart: bool = False) -> It
             previous=previous,
         )
         slots.add("system", moment.system, tier="pinned")
-        slots.add("history", moment.said)
+        slots.add("history", moment.past)
         if moment.volatile is not None:
             slots.add("retrieval", moment.volatile.text, max_ratio=0.25)
         window = slots.render()
@@ -86,7 +86,7 @@ def plain_windows(session: Session) -> Iterator[Window]:
     for moment in session.replay(MODELS[0]).moments:
         slots = Slots(session.budget, tokenizer=TOKENIZER)
         slots.add("system", moment.system)
-        slots.add("history", moment.said)
+        slots.add("history", moment.past)
         yield slots.render()
 
 

@@ -51,7 +51,7 @@ class Sizes:
 
     def newest(self, moment: Moment, tokens: int) -> int:
         """Return where the newest part begins that has at least so many tokens."""
-        end = len(moment.said)
+        end = len(moment.past)
         return max(0, bisect_left(self.before, self.before[end] - tokens, 0, end) - 1)
 
 
@@ -196,7 +196,7 @@ def poet_cut(sizes: Sizes, moment: Moment, budget: int, step: int) -> int:
 
     https://github.com/character-ai/prompt-poet, "cache-aware truncation".
     """
-    end = len(moment.said)
+    end = len(moment.past)
     total = sizes.head + sizes.before[end] + sizes.volatile(moment)
     surplus = -(-max(0, total - budget) // step) * step
     return min(bisect_left(sizes.before, surplus), end - 1)
@@ -204,7 +204,7 @@ def poet_cut(sizes: Sizes, moment: Moment, budget: int, step: int) -> int:
 
 def _answered(moment: Moment, first: int) -> int:
     """It knows no tools; no provider takes a result without its call, so those go too."""
-    while first < len(moment.said) - 1 and moment.said[first].role == "tool":
+    while first < len(moment.past) - 1 and moment.past[first].role == "tool":
         first += 1
     return first
 
@@ -232,7 +232,7 @@ class RealPoet:
 
     def cut(self, sizes: Sizes, moment: Moment, budget: int, step: int) -> int:
         """Return where the package cuts."""
-        asked = {"end": len(moment.said), "volatile": sizes.volatile(moment)}
+        asked = {"end": len(moment.past), "volatile": sizes.volatile(moment)}
         return int(self._ask(asked | {"limit": budget, "step": step}))
 
     def _ask(self, question: dict[str, Any]) -> Any:

@@ -44,7 +44,7 @@ class Fate:
     reason: str | None
     shown: Message | None = None
 
-    def given(self, number: int = 0) -> Message:
+    def declared(self, number: int = 0) -> Message:
         """Return one of the messages as it was declared."""
         return as_message(self.slot.messages[self.first + number])
 

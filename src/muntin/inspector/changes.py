@@ -38,8 +38,8 @@ def what_if(plans: Plans, session: str, turn: int, step: int | None, budget: int
     """Return a window planned again at another budget, and the messages that come and go."""
     answer = window(plans, session, turn, step, budget)
     planned = plans.planned_at(session, turn, step)
-    own, other = plans.sight(planned), plans.sight(planned, budget)
-    before, after = _present(own.lines), _present(other.lines)
+    before = _present(plans.sight(planned).lines)
+    after = _present(plans.sight(planned, budget).lines)
     came = [after[key] for key in after if key not in before]
     went = [before[key] for key in before if key not in after]
     changed = [after[key] for key in after if key in before and after[key] != before[key]]
@@ -95,17 +95,17 @@ def _survival(plans: Plans, planned: Planned, slot: int) -> dict[str, Any]:
             known[budget] = report, not trial.over_budget
         return known[budget]
 
-    def kept(budget: int) -> bool:
-        report, sendable = outcome(budget)
-        return sendable and report.tokens_kept > 0
+    def is_shown(budget: int) -> bool:
+        report, is_sendable = outcome(budget)
+        return is_sendable and report.tokens_kept > 0
 
-    def whole(budget: int) -> bool:
-        return kept(budget) and outcome(budget)[0].status == "kept"
+    def is_whole(budget: int) -> bool:
+        return is_shown(budget) and outcome(budget)[0].status == "kept"
 
     end, _ = outcome(most)
     budgets = {
         name: _budgets(holds, planned.budget, most)
-        for name, holds in (("some", kept), ("all", whole))
+        for name, holds in (("some", is_shown), ("all", is_whole))
     }
     return {
         "slot": slot,

@@ -38,13 +38,13 @@ class Moment:
 
     turn: int
     system: Sequence[Message]
-    said: Sequence[Message]
+    past: Sequence[Message]
     volatile: Message | None
 
     def messages(self, first: int = 0) -> list[Message]:
         """Return the messages that are sent if the history begins with its message `first`."""
         volatile = [] if self.volatile is None else [self.volatile]
-        return [*self.system, *self.said[first:], *volatile]
+        return [*self.system, *self.past[first:], *volatile]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def slots_policy(
         nonlocal composer
         slots = composer.slots()
         slots.add("system", moment.system, tier="pinned")
-        slots.add("history", moment.said)
+        slots.add("history", moment.past)
         if moment.volatile is not None:
             slots.add("retrieval", moment.volatile.text, max_ratio=RETRIEVAL_RATIO)
         window = slots.render()

@@ -196,7 +196,7 @@ class Replay:
                     stable = min(stable, number)
                 if block.source not in _BESIDE:
                     retained += block.tokens
-            most = min(self.history_budget, self._ends[len(moment.said)])
+            most = min(self.history_budget, self._ends[len(moment.past)])
             marks = _marks(sent.window, request, self.rules, stable)
             share = min(1.0, retained / max(1, most))
             sender.send(moment.turn, request, marks, retained, share, stable)
@@ -224,7 +224,7 @@ class Replay:
         points: list[Point] = []
         shared = 0
         for number, moment in enumerate(self.moments):
-            history = self._ends[len(moment.said)]
+            history = self._ends[len(moment.past)]
             extra = self.blocks.tokens(moment.volatile) if moment.volatile else 0
             sent = self.head + history + extra
             # Without marks the provider caches all of it.

@@ -127,7 +127,7 @@ def show(window: Window, line: Line, longest: int = LONGEST) -> Shown:
     """Return a line as it is shown, with no text longer than `longest`."""
     fate = line.fate
     shown = None if line.place is None else window.messages[line.place]
-    declared = fate.given(line.number) if fate is not None else shown
+    declared = fate.declared(line.number) if fate is not None else shown
     message = shown or declared
     assert message is not None  # a line is a message of the window, or a declared one
     if line.joined:
@@ -198,7 +198,7 @@ def _join(fates: Sequence[Fate], longest: int) -> Iterator[Piece]:
         if fate.status == "empty":
             continue
         is_kept = fate.shown is not None
-        text = fate.shown.text if fate.shown is not None else fate.given().text
+        text = fate.shown.text if fate.shown is not None else fate.declared().text
         if is_kept and has_begun:
             yield Piece(separator)
         has_begun = has_begun or is_kept
