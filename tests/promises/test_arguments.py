@@ -157,7 +157,7 @@ def rules(**given: Any) -> list[object]:
     action = Action(generator(user="hi"))
     return [
         App(MemoryStore(), **given).rules,
-        generator(user="hi", **given).rules,
+        generator(user="hi", **given).options.rules,
         flow("f", actions={"ask": action}, **given).rules,
     ]
 
@@ -179,9 +179,9 @@ def test_a_summary_is_off_or_whose_word_counts_is_the_interfaces_around():
     asked = Summary("x/y")
     for off in (False, None):
         assert App(MemoryStore(), summary=off).rules.summary is False
-        assert generator(user="hi", summary=off).rules.summary is False
-    assert generator(user="hi").rules.summary == "inherit"
-    assert generator(user="hi", summary=asked).rules.summary is asked
+        assert generator(user="hi", summary=off).options.rules.summary is False
+    assert generator(user="hi").options.rules.summary == "inherit"
+    assert generator(user="hi", summary=asked).options.rules.summary is asked
 
 
 @pytest.mark.parametrize("off", [False, None])

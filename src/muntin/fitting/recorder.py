@@ -65,8 +65,7 @@ class Recorder:
         report_age: timedelta | None = AGE,
     ) -> None:
         self.store = as_store(store)
-        self._keep = check_count(keep, "keep")
-        self._bounds = Bounds(report_bytes, report_age)
+        self._bounds = Bounds(check_count(keep, "keep"), report_bytes, report_age)
         # The store decides between processes; locks keep threads of this process apart.
         self._locks = [Lock() for _ in range(64)]
 
@@ -154,7 +153,7 @@ class Recorder:
 
         def write(steps: _Steps) -> SideWrites:
             step = steps.of.get(turn, 0) + 1
-            kept = report_of(sent.window, turn, step, self._keep)
+            kept = report_of(sent.window, turn, step, self._bounds.keep)
             beside = steps.beside(replace(kept, turn=turn), {turn: step})
             newest = None if reply is None else self._newest(session.id)
             if reply is not None and newest is not None and newest.position == sent.newest.position:

@@ -19,7 +19,6 @@ from muntin.core.checks import (
     check_count,
     check_optional_text,
     check_seconds,
-    check_size,
     check_text,
     refuse_blank,
     shown,
@@ -120,8 +119,7 @@ class App:
         self.tokenizer = tokenizer
         check_attachment_tokens(attachment_tokens)
         self.attachment_tokens = attachment_tokens
-        self.keep_reports = check_size(keep_reports, "keep_reports")
-        self.report_bounds = Bounds(report_bytes, report_age)
+        self.report_bounds = Bounds(keep_reports, report_bytes, report_age)
         self.store = as_store(store)
         # A store in memory lives as long as the app, even when that is closed.
         self._owned = isinstance(store, str) and not self.store.in_memory
@@ -130,8 +128,8 @@ class App:
         self.embeddings = Embeddings()
         # The Composer of the app's own model, and the settings it was made for.
         self._composer: tuple[tuple[Any, ...], Composer] | None = None
-        self.max_pending = None if max_pending is None else check_count(max_pending, "max_pending")
-        self._wakes = EntityRunner(self, as_engine(engine))
+        most = None if max_pending is None else check_count(max_pending, "max_pending")
+        self._wakes = EntityRunner(self, as_engine(engine), most)
         telemetry.watch(self)
 
     async def __aenter__(self) -> App:

@@ -53,11 +53,11 @@ _log = logging.getLogger(__name__)
 class EntityRunner:
     """The entities of an app: their handlers, running wakes, and callers that wait for replies."""
 
-    def __init__(self, app: App, engine: Engine) -> None:
+    def __init__(self, app: App, engine: Engine, max_pending: int | None) -> None:
         self._app = app
         self.engine = engine
         self._handlers: dict[str, Registered] = {}
-        self.inbox = Inbox(app, engine, self._handlers)
+        self.inbox = Inbox(app, engine, self._handlers, max_pending)
         engine.bind(self)
         # The types whose handlers read the history or the entries: these are read ahead.
         self._looking: set[str] = set()

@@ -95,10 +95,18 @@ class Registered:
 class Inbox:
     """The inboxes of an app's entities."""
 
-    def __init__(self, app: App, engine: Engine, handlers: Mapping[str, Registered]) -> None:
+    def __init__(
+        self,
+        app: App,
+        engine: Engine,
+        handlers: Mapping[str, Registered],
+        max_pending: int | None,
+    ) -> None:
         self._app = app
         self._engine = engine
         self._handlers = handlers
+        # How many wakes of all entities may wait.
+        self._max_pending = max_pending
         # When the waiting wakes were last counted, and how many there were.
         self._waiting = (-math.inf, 0)
 
@@ -168,7 +176,7 @@ class Inbox:
         most = self.handler(entity).max_pending
         if most is not None and self._app.store.pending(entity, most) >= most:
             raise Overloaded(f"{entity!r} has {most} waiting, and may have no more (max_pending)")
-        most = self._app.max_pending
+        most = self._max_pending
         if most is None:
             return
         looked, waiting = self._waiting

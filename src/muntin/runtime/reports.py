@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from muntin.core.caching.frontier import Frontier
 from muntin.core.checks import compact_json
@@ -22,21 +22,27 @@ _known: dict[str, Frontier] = {}
 _REMEMBERED = 256
 
 
+@dataclass(slots=True)
+class _Unwritten:
+    """A window whose report is not durable yet, its line, and the bytes of the report."""
+
+    window: Window
+    line: str
+    size: int = 0
+
+
 class Receipts:
     """The windows of a turn: the newest of each line, and the reports still to be stored."""
 
-    def __init__(self, turn: OpenTurn, keep: int, bounds: Bounds) -> None:
+    def __init__(self, turn: OpenTurn, bounds: Bounds) -> None:
         self.step = 0
         # The originals of the turn's sources, and the turn before which older ones are deleted.
         self.originals: tuple[Mapping[str, str], int] = ({}, 0)
         self._turn = turn
-        self._keep = keep
         self._bounds = bounds
-        # The bytes of each report that is not durable yet.
-        self._sizes: dict[int, int] = {}
         self._newest: dict[str, Window | Frontier | None] = {}
         self._summaries: dict[str, State] = {}
-        self._unwritten: dict[int, tuple[Window, str]] = {}
+        self._unwritten: dict[int, _Unwritten] = {}
 
     def load(self, line: str) -> Window | Frontier | None:
         """Return the newest window of a line, or the frontier that the store has of it."""
@@ -59,36 +65,38 @@ class Receipts:
 
     def keep(self, window: Window, line: str) -> int:
         """Have the report of a window stored with the next append of its run; return its step."""
-        plan = plan_of(window) if self._keep else window.explained
+        plan = plan_of(window) if self._bounds.keep else window.explained
         self.step += 1
         # A window over budget is never sent: the next window follows the one before it.
         if isinstance(plan, Plan) and plan.is_followed and not window.over_budget:
             self._newest[line] = window
-        self._unwritten[self.step] = (window, line)
+        self._unwritten[self.step] = _Unwritten(window, line)
         return self.step
 
     def beside(self, step: int) -> SideWrites | None:
         """Return what is to be stored beside the timeline for a step, if it is not stored yet."""
-        if step not in self._unwritten:
+        unwritten, turn = self._unwritten.get(step), self._turn.number
+        if unwritten is None:
             return None
-        window, line = self._unwritten[step]
-        turn = self._turn.number
-        kept = report_of(window, turn, step, self._keep) if self._keep else SideWrites()
-        self._sizes[step] = size_of(kept)
+        window = unwritten.window
+        kept = (
+            report_of(window, turn, step, self._bounds.keep) if self._bounds.keep else SideWrites()
+        )
+        unwritten.size = size_of(kept)
         originals, forget = self.originals
         notes: dict[NoteKey, str] = {}
-        if self._newest.get(line) is window:
-            notes["frontier", line] = _write(window)
+        if self._newest.get(unwritten.line) is window:
+            notes["frontier", unwritten.line] = _write(window)
         return replace(kept, turn=turn, originals=originals, forget=forget, notes=notes)
 
     def settle(self, step: int) -> None:
         """Note that everything of a step is durable."""
-        if self._unwritten.pop(step, None) is not None:
-            self.originals = ({}, 0)
-        written = self._sizes.pop(step, 0)
-        if written:
-            turn = self._turn
-            self._bounds.keep_to(turn.session, turn.number, step, written)
+        written = self._unwritten.pop(step, None)
+        if written is None:
+            return
+        self.originals = ({}, 0)
+        if written.size:
+            self._bounds.keep_to(self._turn.session, self._turn.number, step, written.size)
 
     @property
     def unwritten(self) -> list[int]:

@@ -21,47 +21,30 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from threading import Lock
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from muntin.agent.loop import to_the_end
-from muntin.composer import Composer
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message
 from muntin.core.planning.slot import Trimming
 from muntin.errors import MuntinError, StoreError, TurnEnded, TurnLost
-from muntin.providers.model import Event, Finished, Model, Reply
-from muntin.runtime.embedding import Embeddings
+from muntin.providers.model import Event, Finished, Reply
 from muntin.runtime.reports import Receipts
 from muntin.runtime.run_rules import NO_RULES, RunRules
 from muntin.runtime.store_thread import run_in_store, store_away, while_dropped
-from muntin.runtime.summaries import Summaries
-from muntin.runtime.turn_queue import TurnQueue
 from muntin.timeline.entries import ContextEntry
 from muntin.timeline.items import Draft, Item, SideWrites, Status, Visibility
 from muntin.timeline.past import look
-from muntin.timeline.receipts import Bounds
 from muntin.timeline.session import LEASE, OpenTurn, Session
+
+if TYPE_CHECKING:
+    from muntin.runtime.app import App
 
 T = TypeVar("T")
 
 
-class TurnHost(Protocol):
-    """The parts of an app that a turn needs."""
-
-    queue: TurnQueue
-    keep_reports: int
-    report_bounds: Bounds
-    rules: RunRules
-    summaries: Summaries
-    embeddings: Embeddings
-
-    @property
-    def answering(self) -> Callable[[str | Model | None, str], Model]:
-        """Return the model meant by a name; the app's own for None."""
-
-    @property
-    def composer(self) -> Callable[..., Composer]:
-        """Return how windows for a model are made."""
+def _nothing() -> None:
+    """Do nothing; where nothing is to be done in a visit to the store."""
 
 
 class FlowSettings(NamedTuple):
@@ -112,7 +95,7 @@ class ActiveTurn(OpenTurn):
 
     def __init__(
         self,
-        app: TurnHost,
+        app: App,
         session: Session,
         number: int | None = None,
         *,
@@ -123,8 +106,6 @@ class ActiveTurn(OpenTurn):
         super().__init__(session, number, owner=owner, attempt=attempt, opens="queue")
         self.app = app
         self.flow = flow or FlowSettings()
-        # The position of the item that began the turn, if this process began it.
-        self.first = 0
         # All items of this turn and of later turns, while this turn waits for no other turn.
         self.alone: list[Item] | None = None
         self.replies: list[Reply] = []
@@ -134,14 +115,14 @@ class ActiveTurn(OpenTurn):
         self.cap: dict[Any, Any] = {}
         # Runs that an earlier attempt has begun: (item, its children), not yet resumed.
         self.begun: list[tuple[Item, list[Item]]] = []
-        self.receipts = Receipts(self, app.keep_reports, app.report_bounds)
+        self.receipts = Receipts(self, app.report_bounds)
         self.entries = TurnEntries(session)
         self._staged: list[Draft] = []
         self._staging = Lock()
         # Closed: nothing more can be written. Settled: the end of the turn is durable.
-        self._closed = self._settled = False
-        self._on_taken: Callable[[], object] = lambda: None
-        self._taken: bool | Exception = False
+        self._phase: Literal["open", "closed", "settled"] = "open"
+        self._on_taken: Callable[[], object] = _nothing
+        self._is_taken = False
         # When the lease ends, by the monotonic clock, as far as this process knows.
         self._holds = time.monotonic() + LEASE.total_seconds()
 
@@ -162,7 +143,7 @@ class ActiveTurn(OpenTurn):
     @property
     def is_settled(self) -> bool:
         """Whether the end of the turn is durable."""
-        return self._settled
+        return self._phase == "settled"
 
     def inside(self) -> AbstractContextManager[None]:
         """Run users' functions in the block: waiting there for this turn to end is refused."""
@@ -170,14 +151,13 @@ class ActiveTurn(OpenTurn):
 
     def check(self) -> None:
         """Refuse to write or run anything in a turn that has ended."""
-        super().check()
-        if self._closed:
+        if self.over or self._phase != "open":
             raise TurnEnded(self.session.id, self.number)
 
     # Beginning and ending.
 
     async def start(
-        self, item: Draft | Message, on_taken: Callable[[], object] = lambda: None
+        self, item: Draft | Message, on_taken: Callable[[], object] = _nothing
     ) -> ActiveTurn:
         """Append the item that begins the turn; if no other turn comes first, take the turn too.
 
@@ -194,27 +174,25 @@ class ActiveTurn(OpenTurn):
         return self
 
     def _begin_and_take(self, item: Draft | Message) -> None:
-        begun = self.begin(item)
-        self.first = begun.position
-        self.alone = [begun]
+        self.alone = [self.begin(item)]
         try:
-            if not self._take():
-                self.alone = None
-        except Exception as error:  # the turn has begun: `wait` raises the error
+            self._take()
+        except Exception as error:
+            if not store_away(error):
+                raise
+        if not self._is_taken:
             self.alone = None
-            self._taken = False if store_away(error) else error
 
     def _take(self) -> bool:
-        self._taken = taken = self.take()
+        taken = self.take()
         if taken:
             self._on_taken()
+        self._is_taken = taken
         return taken
 
     async def wait(self) -> None:
         """Wait until the turns before this one are over."""
-        if isinstance(self._taken, Exception):
-            raise self._taken
-        if not self._taken:
+        if not self._is_taken:
             await self.app.queue.wait(self.session.id, self.number, self._try)
 
     async def _try(self) -> bool:
@@ -270,10 +248,10 @@ class ActiveTurn(OpenTurn):
 
         `reason` says why the turn failed.
         """
-        if self._settled:
+        if self.is_settled:
             return
         with self._staging:
-            self._closed = True
+            self._phase = "closed"
         # A reason is stored by `settle`, not by the last append.
         write = self._append_once((), ends=status if reason is None else None)
 
@@ -284,11 +262,11 @@ class ActiveTurn(OpenTurn):
                 # The error that made a turn fail counts more than an entry that cannot be written.
                 if status != "failed" or store_away(error):
                     raise
-            if not self._settled:
+            if not self.is_settled:
                 unwritten = self.receipts.unwritten  # of runs that were cancelled
                 beside = [self._beside(step) or SideWrites() for step in unwritten]
                 self.settle(status, reason=reason, beside=beside)
-                self._settled = True
+                self._phase = "settled"
 
         try:
             await self._in_store(settle)
@@ -301,7 +279,7 @@ class ActiveTurn(OpenTurn):
         This does not count as a try. Staged drafts are not written: they will be staged again.
         """
         with self._staging:
-            self._closed = True
+            self._phase = "closed"
         hand_back = partial(self.hand_back, timedelta(seconds=after))
         try:
             with suppress(MuntinError):
@@ -344,25 +322,20 @@ class ActiveTurn(OpenTurn):
         to the store.
         """
         session = self.session if counter is None else self.session.counted_by(counter)
-        given: dict[str, Any] = {"turn": self.number}
+        options: dict[str, Any] = {"turn": self.number}
         if run is not None:
-            given.update(run=run, visibility=visibility)
-        write = self._append_once([session.draft(item, **given) for item in items], step, ends)
-
-        def visit() -> list[Item]:
-            added = write()
-            if then is not None:
-                then()
-            return added
-
-        added = await self._in_store(visit)
+            options.update(run=run, visibility=visibility)
+        drafts = [session.draft(item, **options) for item in items]
+        _, added = await self.flush(then or _nothing, *drafts, step=step, ends=ends)
         if ends is not None:
             self._leave()
         return added
 
-    async def flush(self, then: Callable[[], T], *drafts: Draft) -> tuple[T, list[Item]]:
+    async def flush(
+        self, then: Callable[[], T], *drafts: Draft, step: int = 0, ends: Status | None = None
+    ) -> tuple[T, list[Item]]:
         """Write the staged drafts and others; call `then` in the same visit to the store."""
-        write = self._append_once(drafts)
+        write = self._append_once(drafts, step, ends)
 
         def visit() -> tuple[T, list[Item]]:
             added = write()
@@ -370,7 +343,7 @@ class ActiveTurn(OpenTurn):
 
         return await self._in_store(visit)
 
-    async def flush_staged(self, then: Callable[[], object] = lambda: None) -> None:
+    async def flush_staged(self, then: Callable[[], object] = _nothing) -> None:
         """Do the same as `flush`, if anything is staged."""
         if self._staged:
             await self.flush(then)
@@ -411,7 +384,8 @@ class ActiveTurn(OpenTurn):
             if batch is None:
                 with self._staging:
                     batch, self._staged = [*self._staged, *drafts], []
-                    self._closed = self._closed or ends is not None
+                    if ends is not None and self._phase == "open":
+                        self._phase = "closed"
                 if ends is not None and batch:
                     batch[-1] = replace(batch[-1], ends=ends)
             staged = batch[: len(batch) - len(drafts)]
@@ -425,7 +399,8 @@ class ActiveTurn(OpenTurn):
                     batch = None
                 raise
             self.receipts.settle(step)
-            self._settled = self._settled or (ends is not None and bool(batch))
+            if ends is not None and batch:
+                self._phase = "settled"
             added = items[len(staged) :]
             return added
 
@@ -453,7 +428,7 @@ class ActiveTurn(OpenTurn):
             yield
         except asyncio.CancelledError:
             ended = [each for each in renewing if each.done() and not each.cancelled()]
-            if not self._settled and any(each.exception() is None for each in ended):
+            if not self.is_settled and any(each.exception() is None for each in ended):
                 raise TurnLost(self.session.id, self.number) from None
             raise
         finally:
@@ -471,7 +446,7 @@ class ActiveTurn(OpenTurn):
                 pause = random.uniform(0.5, 1.5)  # the store may come back before the lease ends
             else:
                 if not is_ours:
-                    if task is not None and not self._settled:
+                    if task is not None and not self.is_settled:
                         task.cancel()
                     return
                 self._holds = began + LEASE.total_seconds()

@@ -55,9 +55,11 @@ _STEPS, _SHARE = 64, 20
 
 
 class Bounds:
-    """How much a store keeps of the reports of all sessions: bytes and age; None means no limit."""
+    """How much a store keeps: `keep` reports of a session, so many bytes of all sessions, and
+    reports of no more than an age; None means no limit."""
 
-    def __init__(self, most: int | None, age: timedelta | None) -> None:
+    def __init__(self, keep: int, most: int | None, age: timedelta | None) -> None:
+        self.keep = check_size(keep, "keep_reports")
         self._most = None if most is None else check_size(most, "report_bytes")
         if age is not None and not (isinstance(age, timedelta) and age >= timedelta(0)):
             raise InvalidInput(f"report_age must be a timedelta or None, not {shown(age)}")

@@ -361,8 +361,9 @@ class OpenTurn:
         self.over = False
         # Which attempt at the turn this is, known when the turn is worked on.
         self.attempt = attempt
-        # The position of the newest item that was written here.
-        self._last = 0
+        # The positions of the item that began the turn, if it was begun here, and of the newest
+        # item that was written here.
+        self.first = self._last = 0
         # Drafts that may be stored although the store reported an error, by the id of their list.
         self._in_doubt: dict[int, Sequence[Draft]] = {}
         # A write that has begun ends before the turn does.
@@ -384,11 +385,9 @@ class OpenTurn:
             turns += store.turns(self.session.id, status="pending")
             self._in_doubt.clear()
             self.number = next((turn.number for turn in turns if turn.owner == self.owner), 0)
-        if not self.number:
-            return self.append(item)[0]
-        (first, *_) = items = self.items()
-        self._last = items[-1].position
-        return first
+        items = self.items() if self.number else self.append(item)
+        self.first, self._last = items[0].position, items[-1].position
+        return items[0]
 
     def write(self, drafts: Sequence[Draft], beside: SideWrites | None = None) -> list[Item]:
         """Append drafts that are counted and belong to the turn; the last may end it.

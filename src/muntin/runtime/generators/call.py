@@ -106,7 +106,7 @@ class Call:
             message=Input(recorded[-1].text, recorded[-1].attachments) if recorded else None,
             budget=composer.budget,
             cap={} if made.uses else None,
-            timeout=made.timeout,
+            timeout=made.options.timeout,
         )
         call = cls(made, ctx, chosen, composer, await load(made.uses, ctx, made.what))
         given = made.user
@@ -118,7 +118,7 @@ class Call:
             recorded += await call._record(own)
         call.step = call.step or await call._resolve()
         tools = gather_tools(made, call.caps, call.step.context)
-        recovers = tools and made.rules.over(turn.flow.rules).over(turn.app.rules).recovers
+        recovers = tools and made.options.rules.over(turn.flow.rules).over(turn.app.rules).recovers
         recovery = [ctx.load_result] if recovers else []
         call.composer, call.tools = offering(composer, tools, recovery)
         call.messages, ours = turn_input(own, recorded)
@@ -164,7 +164,7 @@ class Call:
             self.model,
             tools=self.tools,
             settings={**self._settings(), **asking_for(made.output)},
-            max_steps=made.max_steps,
+            max_steps=made.options.max_steps,
             visibility=made.visibility,
             label={"generator": made.name},
             line=f"generator:{made.name}",
@@ -308,7 +308,7 @@ class Call:
             _, adaptation = choose(self.made.prompt.adapt, *self._provider())
             own = [self.made.prompt.settings, adaptation.settings]
         presets = [preset.settings for cap in self.caps for preset in cap.active]
-        return merge_settings(defaults().settings, *presets, *own, self.made.settings)
+        return merge_settings(defaults().settings, *presets, *own, self.made.options.settings)
 
 
 def _declare_loose(slots: Slots, loose: Sequence[LooseMessage]) -> None:
@@ -327,13 +327,13 @@ def _declare_loose(slots: Slots, loose: Sequence[LooseMessage]) -> None:
 def _composer(made: Generator, turn: ActiveTurn, model: Model) -> Composer:
     """Return the Composer of a call; a prompt file may switch caching off."""
     file = made.prompt if isinstance(made.prompt, PromptFile) else None
-    rules = made.rules.over(turn.flow.rules)
+    rules = made.options.rules.over(turn.flow.rules)
     if made.history is None or (made.history is not True and rules.recall == INHERIT):
         rules = replace(rules, recall=False)  # without a history nothing is recalled
     composer = turn.app.composer(
         model,
-        budget=made.budget,
-        trimming=made.trimming or turn.flow.trimming,
+        budget=made.options.budget,
+        trimming=made.options.trimming or turn.flow.trimming,
         caching=file is None or file.config.get("caching") is not False,
         rules=rules,
         what=made.what,

@@ -42,7 +42,6 @@ from muntin.runtime.generators.history import as_history
 from muntin.runtime.generators.user import messages_of
 from muntin.runtime.run_rules import (
     INHERIT,
-    NO_RULES,
     LadderLike,
     RecoveryLike,
     ResultsLike,
@@ -67,6 +66,18 @@ HIDDEN = Visibility(client=False, history=False)
 Place: TypeAlias = Literal["front", "behind"]
 
 
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """How a generator's model is called, apart from what is said to it."""
+
+    settings: Mapping[str, Any] = field(repr=False)  # headers may hold keys
+    budget: Budget | None
+    max_steps: int
+    trimming: Trimming | None
+    timeout: float
+    rules: RunRules
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Generator:
     """A model call with everything it is given; made by `generator()`."""
@@ -82,20 +93,15 @@ class Generator:
     input: type[BaseModel] | None
     output: type[BaseModel] | None
     visibility: Visibility
-    settings: Mapping[str, Any] = field(repr=False)  # headers may hold keys
-    budget: Budget | None
-    max_steps: int
-    trimming: Trimming | None
-    timeout: float
-    place: Place = "front"
-    rules: RunRules = NO_RULES
+    options: CallOptions
+    place: Place
     # The app of sessions that are used without an app.
     _memory: App = field(default_factory=lambda: App("memory:"), repr=False)
-    # Its name in errors.
-    what: str = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "what", f"generator {self.name!r}")
+    @property
+    def what(self) -> str:
+        """Its name in errors."""
+        return f"generator {self.name!r}"
 
     async def run(
         self,
@@ -256,13 +262,15 @@ def generator(
         input=input,
         output=output if output is not None or not isinstance(prompt, Prompt) else prompt.output,
         visibility=_as_visibility(visibility, what),
-        settings=dict(settings or {}),
-        budget=_as_budget(budget, what),
-        max_steps=MAX_STEPS if max_steps is None else max_steps,
-        trimming=trimming,
-        timeout=check_seconds(timeout, f"{what}: timeout"),
+        options=CallOptions(
+            dict(settings or {}),
+            _as_budget(budget, what),
+            MAX_STEPS if max_steps is None else max_steps,
+            trimming,
+            check_seconds(timeout, f"{what}: timeout"),
+            RunRules.of(what, results, ladder, recovery, recall, summary),
+        ),
         place=place,
-        rules=RunRules.of(what, results, ladder, recovery, recall, summary),
     )
     check_names(made.uses, what)
     gather_tools(made, list(known(made.uses)), ResolvedContext())
