@@ -45,7 +45,7 @@ from muntin.runtime.entity_runner import EntityRunner
 from muntin.runtime.inbox import Handler, Registered
 from muntin.runtime.run_rules import (
     INHERIT,
-    NO_RULES,
+    CallOptions,
     LadderLike,
     RecoveryLike,
     ResultsLike,
@@ -210,25 +210,24 @@ class App:
 
     def own_composer(self) -> Composer:
         """Return how windows for the app's own model are made, by the tokenizer now in force."""
-        set_here = defaults()
-        tokenizer = set_here.tokenizer if self.tokenizer is None else self.tokenizer
-        files = self._attachment_tokens
-        given = (tokenizer, files, self.model, self.budget)
-        if self._composer is None or self._composer[0] != given:
-            made = Composer.of(
-                self.model,
-                budget=self.budget,
-                tokenizer=self.tokenizer,
-                attachment_tokens=files,
-            )
-            self._composer = (given, made)
+        here = defaults()
+        settings = (here.tokenizer, here.attachment_tokens, self.tokenizer, self.attachment_tokens)
+        key = (*settings, self.model, self.budget)
+        if self._composer is None or self._composer[0] != key:
+            self._composer = (key, self._composer_of(self.model))
         return self._composer[1]
 
-    @property
-    def _attachment_tokens(self) -> AttachmentTokens | None:
-        """How attachments count: without assets only their names are sent."""
-        given = self.attachment_tokens or defaults().attachment_tokens
-        return _NAMES_ALONE if given is None and self.assets is None else given
+    def _composer_of(self, model: Model | None, caching: bool = True) -> Composer:
+        files = self.attachment_tokens or defaults().attachment_tokens
+        if files is None and self.assets is None:  # only the names of attachments are sent
+            files = _NAMES_ALONE
+        return Composer.of(
+            model,
+            budget=self.budget,
+            tokenizer=self.tokenizer,
+            attachment_tokens=files,
+            caching=caching,
+        )
 
     def answering(self, model: str | Model | None, what: str) -> Model:
         """Return the model meant; the app's own for None."""
@@ -240,38 +239,28 @@ class App:
 
     def composer(
         self,
-        model: Model | None,
+        model: Model,
+        options: CallOptions,
+        what: str,
         *,
-        budget: Budget | int | None = None,
-        trimming: Trimming | None = None,
         tools: Sequence[ToolLike] = (),
         caching: bool = True,
-        rules: RunRules = NO_RULES,
-        what: str = "",
     ) -> Composer:
         """Return how windows for a model are made; a setting that is not given is the app's."""
-        trimming = self.trimming if trimming is None else trimming
-        is_exact, summary = isinstance(trimming, Exact), rules.summary
-        if is_exact and isinstance(summary, Summary):
+        trimming = self.trimming if options.trimming is None else options.trimming
+        is_exact = isinstance(trimming, Exact)
+        if is_exact and isinstance(options.rules.summary, Summary):
             raise InvalidInput(
                 f"{what}: a summary is put in when the history steps, which it never does with "
                 "trimming=Exact(); give trimming=Stepped(), or no summary"
             )
-        if model is self.model and caching:  # the app's own Composer is made once
-            composer = self.own_composer()
-        else:
-            composer = Composer.of(
-                model,
-                budget=self.budget,
-                tokenizer=self.tokenizer,
-                attachment_tokens=self._attachment_tokens,
-                caching=caching,
-            )
-        rules = rules.over(self.rules)
+        is_own = model is self.model and caching  # the app's own Composer is made once
+        composer = self.own_composer() if is_own else self._composer_of(model, caching)
+        rules = options.rules.over(self.rules)
         results, ladder = rules.shapes
         return replace(
             composer,
-            budget=composer.budget if budget is None else as_budget(budget),
+            budget=options.budget or composer.budget,
             trimming=trimming,
             tools=as_tools(tools, "tools").schemas,
             results=results,
@@ -307,20 +296,17 @@ class App:
         off. A strategy composes the window itself: it adds its own system text, and nothing is
         recalled except by `ctx.history.relevant`.
         """
-        return Conversation(
-            self,
-            id,
-            strategy=strategy,
-            model=model,
-            tools=tools,
+        what = "conversation"
+        options = CallOptions.of(
+            what,
+            RunRules.of(what, results, ladder, recovery, recall, summary),
             settings=settings,
             budget=budget,
+            max_steps=max_steps,
             trimming=trimming,
             timeout=timeout,
-            max_steps=max_steps,
-            system_prompt=system_prompt,
-            rules=RunRules.of("conversation", results, ladder, recovery, recall, summary),
         )
+        return Conversation(self, id, system_prompt, strategy, model, tools, options)
 
     # Entities.
 

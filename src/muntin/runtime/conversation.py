@@ -18,9 +18,7 @@ from muntin.calls import off_loop
 from muntin.composer import Composer, TurnInput, TurnSlots, texts_of
 from muntin.core.budget import Budget
 from muntin.core.checks import (
-    check_count,
     check_optional_text,
-    check_seconds,
     check_text,
     refuse_blank,
     shown,
@@ -29,7 +27,7 @@ from muntin.core.forms import messages_from
 from muntin.core.message import Input, Message, system, user
 from muntin.core.parts import Attachment
 from muntin.core.planning.plan import Plan
-from muntin.core.planning.slot import Slot, Trimming
+from muntin.core.planning.slot import Slot
 from muntin.core.planning.slots import Slots
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType, StrategyError, TimedOut
@@ -37,7 +35,7 @@ from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.recorded_run import DeclareStep, RecordedRun
 from muntin.runtime.recovery import offering
-from muntin.runtime.run_rules import INHERIT, NO_RULES, RunRules
+from muntin.runtime.run_rules import INHERIT, CallOptions
 from muntin.runtime.turn import ActiveTurn
 from muntin.settings import check_settings, merge_settings
 
@@ -55,17 +53,11 @@ class Conversation:
         self,
         app: App,
         id: str,
-        *,
+        system_prompt: str | None,
         strategy: Any,
         model: str | Model | None,
         tools: Sequence[ToolLike],
-        settings: Mapping[str, Any] | None,
-        budget: Budget | int | None,
-        trimming: Trimming | None,
-        timeout: float,
-        max_steps: int,
-        system_prompt: str | None = None,
-        rules: RunRules = NO_RULES,
+        options: CallOptions,
     ) -> None:
         build = getattr(strategy, "on_context_build", None)
         if strategy is not None and not callable(build):
@@ -77,7 +69,6 @@ class Conversation:
             raise InvalidType(
                 f"a strategy is an object, not its class: pass strategy={strategy.__name__}()"
             )
-        check_settings(settings, "conversation")
         check_optional_text(system_prompt, "conversation: system_prompt")
         if strategy is not None:
             if system_prompt:
@@ -85,30 +76,21 @@ class Conversation:
                     "conversation: a strategy composes the window itself; let it add the system "
                     "prompt to its slots, and give no system_prompt"
                 )
-            if rules.recall not in (INHERIT, False):
+            if options.rules.recall not in (INHERIT, False):
                 raise InvalidInput(
                     "conversation: a strategy composes the window itself; let it add "
                     "ctx.history.relevant(...) to its slots, and give no recall"
                 )
-            rules = replace(rules, recall=False)
+            options = replace(options, rules=replace(options.rules, recall=False))
         self._app = app
         self._strategy = strategy
         self._system = system(system_prompt) if system_prompt else None
         self._model = app.answering(model, "conversation")
         self._tools = as_tools(tools, "conversation")
-        self._settings = settings
-        self._composer = app.composer(
-            self._model,
-            budget=budget,
-            trimming=trimming,
-            tools=self._tools,
-            rules=rules,
-            what="conversation",
-        )
-        self._recovers = bool(self._tools) and rules.over(app.rules).recovers
+        self._options = options
+        self._composer = app.composer(self._model, options, "conversation", tools=self._tools)
+        self._recovers = bool(self._tools) and options.rules.over(app.rules).recovers
         self.session = app.session(id, counter=self._composer.counter)
-        self._timeout = check_seconds(timeout, "conversation: timeout")
-        self._max_steps = check_count(max_steps, "conversation: max_steps")
         self._ready = False
 
     @property
@@ -178,8 +160,8 @@ class Conversation:
                     composer,
                     self._model,
                     tools=tools,
-                    settings=merge_settings(self._settings, settings),
-                    max_steps=self._max_steps,
+                    settings=merge_settings(self._options.settings, settings),
+                    max_steps=self._options.max_steps,
                     ends=getattr(self._strategy, "on_turn_end", None) is None,
                     projection=ctx.projections,
                 )
@@ -244,7 +226,7 @@ class Conversation:
             return None
         try:
             with ctx.turn.inside():
-                return await off_loop(hook, ctx, *more, timeout=self._timeout)
+                return await off_loop(hook, ctx, *more, timeout=self._options.timeout)
         except TimedOut as error:
             raise StrategyError(name, f"took longer than {error.seconds:g} s") from error
         except Exception as error:

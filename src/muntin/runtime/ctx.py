@@ -16,7 +16,7 @@ from muntin.calls import TIMEOUT
 from muntin.composer import HIDDEN
 from muntin.core.budget import Budget
 from muntin.core.caching.frontier import Frontier
-from muntin.core.checks import check_count, check_optional_text
+from muntin.core.checks import check_optional_text
 from muntin.core.message import Input, Message
 from muntin.core.planning.slot import Trimming
 from muntin.core.planning.slots import Slots
@@ -24,6 +24,7 @@ from muntin.core.window import Window
 from muntin.errors import MuntinError
 from muntin.runtime.run_rules import (
     INHERIT,
+    CallOptions,
     LadderLike,
     RecoveryLike,
     ResultsLike,
@@ -337,10 +338,14 @@ class Ctx:
 
         self._need_wake("use_agent")
         check_optional_text(system_prompt, "use_agent: system_prompt")
-        if max_steps is not None:
-            check_count(max_steps, "use_agent: max_steps")
-        rules = RunRules.of("use_agent", results, ladder, recovery, recall, summary)
-        agent = Agent(self, system_prompt, model, tools, settings, budget, max_steps, rules)
+        options = CallOptions.of(
+            "use_agent",
+            RunRules.of("use_agent", results, ladder, recovery, recall, summary),
+            settings=settings,
+            budget=budget,
+            max_steps=max_steps,
+        )
+        agent = Agent(self, system_prompt, model, tools, options)
         self.give(agent=agent)
         return agent
 

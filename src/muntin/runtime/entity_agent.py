@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
-from muntin.agent.loop import MAX_STEPS, last_reply
+from muntin.agent.loop import last_reply
 from muntin.agent.tools import ToolLike, as_tools
 from muntin.composer import Composer, TurnInput
-from muntin.core.budget import Budget
 from muntin.core.message import Message, system
 from muntin.core.planning.slot import HISTORY, INPUT_LEAST, SYSTEM, Pool
 from muntin.core.planning.slots import Slots
@@ -18,10 +17,9 @@ from muntin.errors import BudgetExceeded, InvalidInput
 from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.recorded_run import RecordedRun
 from muntin.runtime.recovery import keep_input, keep_originals, offering
-from muntin.runtime.run_rules import NO_RULES, RunRules
+from muntin.runtime.run_rules import CallOptions
 from muntin.runtime.source_slots import declare_sources
 from muntin.runtime.sources import Loaded, Sources, load_sources
-from muntin.settings import check_settings
 from muntin.timeline.items import Item
 from muntin.timeline.markers import InputRest
 from muntin.timeline.past import without
@@ -61,22 +59,16 @@ class Agent:
         system_prompt: str | None,
         model: str | Model | None,
         tools: Sequence[ToolLike],
-        settings: Mapping[str, Any] | None,
-        budget: Budget | int | None,
-        max_steps: int | None,
-        rules: RunRules = NO_RULES,
+        options: CallOptions,
     ) -> None:
-        check_settings(settings, "use_agent")
         self._ctx = ctx
         self._turn = ctx.turn
         self._system = system(system_prompt) if system_prompt else None
         self._model = ctx.turn.app.answering(model, "use_agent")
         self._tools = as_tools(tools, "use_agent")
-        self._settings = settings
-        app = ctx.turn.app
-        self._composer = app.composer(self._model, budget=budget, rules=rules, what="use_agent")
-        self._recovers = rules.over(app.rules).recovers
-        self._max_steps = MAX_STEPS if max_steps is None else max_steps
+        self._options = options
+        self._composer = ctx.turn.app.composer(self._model, options, "use_agent")
+        self._recovers = options.rules.over(ctx.turn.app.rules).recovers
         # Whether it was run in this wake, to its end or not.
         self.has_run = False
 
@@ -115,8 +107,8 @@ class Agent:
             composer if sources is None else replace(composer, recall=None),
             self._model,
             tools=tools,
-            settings=self._settings,
-            max_steps=self._max_steps,
+            settings=self._options.settings,
+            max_steps=self._options.max_steps,
             ends=ends,
             projection=ctx.projections,
             reads_entries=sources is not None,

@@ -1,18 +1,24 @@
 """Run rules: how an interface shows tool results and long runs, what it recalls and summarises.
 
-Owns the five arguments that every interface takes, their checks, and whose value counts. Each is a
-switch: True is the library's own, False or None is off, "inherit" takes the outer value.
+Owns the arguments that every interface takes, their checks, and whose value counts. Five of them
+are switches: True is the library's own, False or None is off, "inherit" takes the outer value.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+from muntin.agent.loop import MAX_STEPS
+from muntin.calls import TIMEOUT
+from muntin.core.budget import Budget, as_budget
 from muntin.core.checks import check_count, check_seconds, check_text, refuse_blank, shown
 from muntin.core.planning.compact import LADDER, RESULTS, Ladder, Results, as_shapes
-from muntin.errors import InvalidType
+from muntin.core.planning.slot import Trimming
+from muntin.errors import InvalidInput, InvalidType
 from muntin.providers.model import Model
+from muntin.settings import check_settings
 from muntin.timeline.recall.settings import Recall, RecallLike, check_recall
 
 INHERIT: Literal["inherit"] = "inherit"
@@ -144,3 +150,42 @@ class RunRules:
 
 
 NO_RULES = RunRules()
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """How an interface calls its model, apart from what is said to it."""
+
+    settings: Mapping[str, Any] = field(repr=False)  # headers may hold keys
+    budget: Budget | None
+    max_steps: int
+    trimming: Trimming | None
+    timeout: float
+    rules: RunRules
+
+    @classmethod
+    def of(
+        cls,
+        what: str,
+        rules: RunRules,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        budget: Budget | int | None = None,
+        max_steps: int | None = None,
+        trimming: Trimming | None = None,
+        timeout: float = TIMEOUT,
+    ) -> CallOptions:
+        """Return the checked options of an interface; `what` names it in errors."""
+        check_settings(settings, what)
+        try:
+            chosen = None if budget is None else as_budget(budget)
+        except InvalidInput as error:
+            raise type(error)(f"{what}: {error}") from None
+        return cls(
+            dict(settings or {}),
+            chosen,
+            MAX_STEPS if max_steps is None else check_count(max_steps, f"{what}: max_steps"),
+            trimming,
+            check_seconds(timeout, f"{what}: timeout"),
+            rules,
+        )

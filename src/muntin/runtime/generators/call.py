@@ -327,16 +327,15 @@ def _declare_loose(slots: Slots, loose: Sequence[LooseMessage]) -> None:
 def _composer(made: Generator, turn: ActiveTurn, model: Model) -> Composer:
     """Return the Composer of a call; a prompt file may switch caching off."""
     file = made.prompt if isinstance(made.prompt, PromptFile) else None
-    rules = made.options.rules.over(turn.flow.rules)
+    options = made.options
+    rules = options.rules.over(turn.flow.rules)
     if made.history is None or (made.history is not True and rules.recall == INHERIT):
         rules = replace(rules, recall=False)  # without a history nothing is recalled
     composer = turn.app.composer(
         model,
-        budget=made.options.budget,
-        trimming=made.options.trimming or turn.flow.trimming,
+        replace(options, trimming=options.trimming or turn.flow.trimming, rules=rules),
+        made.what,
         caching=file is None or file.config.get("caching") is not False,
-        rules=rules,
-        what=made.what,
     )
     form = composer.counter.form(asking_for(made.output).get("output_schema"))
     return replace(composer, budget=composer.budget.keeping(form))

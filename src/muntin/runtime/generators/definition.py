@@ -13,14 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import uuid4
 
-from muntin.agent.loop import MAX_STEPS, last_reply
+from muntin.agent.loop import last_reply
 from muntin.agent.tools import ToolLike, as_tools
 from muntin.calls import TIMEOUT, arity
-from muntin.core.budget import Budget, as_budget
+from muntin.core.budget import Budget
 from muntin.core.checks import (
-    check_count,
     check_optional_text,
-    check_seconds,
     check_text,
     refuse_blank,
     shown,
@@ -42,6 +40,7 @@ from muntin.runtime.generators.history import as_history
 from muntin.runtime.generators.user import messages_of
 from muntin.runtime.run_rules import (
     INHERIT,
+    CallOptions,
     LadderLike,
     RecoveryLike,
     ResultsLike,
@@ -50,7 +49,6 @@ from muntin.runtime.run_rules import (
 )
 from muntin.runtime.store_thread import run_in_store
 from muntin.runtime.turn import ActiveTurn
-from muntin.settings import check_settings
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import VISIBLE, Draft, Visibility, check_session_id
 from muntin.timeline.recall.settings import RecallLike
@@ -64,18 +62,6 @@ HIDDEN = Visibility(client=False, history=False)
 
 # Where context that is made again at every step stands.
 Place: TypeAlias = Literal["front", "behind"]
-
-
-@dataclass(frozen=True, slots=True)
-class CallOptions:
-    """How a generator's model is called, apart from what is said to it."""
-
-    settings: Mapping[str, Any] = field(repr=False)  # headers may hold keys
-    budget: Budget | None
-    max_steps: int
-    trimming: Trimming | None
-    timeout: float
-    rules: RunRules
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -245,9 +231,6 @@ def generator(
         )
     for option, value in (("input", input), ("output", output)):
         check_model(value, f"{what}: {option}")
-    check_settings(settings, what)
-    if max_steps is not None:
-        check_count(max_steps, f"{what}: max_steps")
     if place not in ("front", "behind"):
         raise InvalidInput(f"{what}: place must be 'front' or 'behind', not {shown(place)}")
     made = Generator(
@@ -262,13 +245,14 @@ def generator(
         input=input,
         output=output if output is not None or not isinstance(prompt, Prompt) else prompt.output,
         visibility=_as_visibility(visibility, what),
-        options=CallOptions(
-            dict(settings or {}),
-            _as_budget(budget, what),
-            MAX_STEPS if max_steps is None else max_steps,
-            trimming,
-            check_seconds(timeout, f"{what}: timeout"),
+        options=CallOptions.of(
+            what,
             RunRules.of(what, results, ladder, recovery, recall, summary),
+            settings=settings,
+            budget=budget,
+            max_steps=max_steps,
+            trimming=trimming,
+            timeout=timeout,
         ),
         place=place,
     )
@@ -312,13 +296,6 @@ def _check_user(user: Any, what: str) -> Any:
     else:
         messages_of(user, what)
     return user
-
-
-def _as_budget(budget: Any, what: str) -> Budget | None:
-    try:
-        return None if budget is None else as_budget(budget)
-    except InvalidInput as error:
-        raise type(error)(f"{what}: {error}") from None
 
 
 def _as_visibility(visibility: Any, what: str) -> Visibility:
