@@ -49,6 +49,7 @@ HIDDEN = "(this message is not shown)"
 # The slot of recalled excerpts. When room is short, the history gives before they do.
 RECALLED = "recalled"
 _RECALLED_PRIORITY = HISTORY + 1
+_STEPPED = Stepped()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class Composer:
     @property
     def history_trimming(self) -> Trimming:
         """How a conversation is trimmed: as the user said, else in steps, for every model."""
-        return Stepped() if self.trimming is None else self.trimming
+        return _STEPPED if self.trimming is None else self.trimming
 
     def after(self, previous: Window | Frontier | None) -> Composer:
         """Return the Composer of the window that follows `previous`."""
@@ -359,4 +360,7 @@ class TurnInput:
 
 def texts_of(messages: Iterable[MessageLike]) -> list[str]:
     """Return the texts of messages."""
-    return [as_message(each).text for each in messages]
+    return [
+        message.text if isinstance(message, Message) else as_message(message).text
+        for message in messages
+    ]

@@ -25,7 +25,7 @@ from sys import maxsize
 from typing import Any, TypeAlias, TypeVar
 
 from muntin import telemetry
-from muntin.agent.tools import ToolLike, as_tools, call_tool
+from muntin.agent.tools import ToolLike, Tools, as_tools, call_tool
 from muntin.calls import off_loop, takes_arguments_of
 from muntin.core.checks import check_count, shown
 from muntin.core.counting.counter import Counter, TokenizerLike
@@ -120,22 +120,21 @@ class Run(ABC):
         model: Model,
         *,
         counter: Counter,
-        tools: Sequence[ToolLike] = (),
-        resume: Iterable[MessageLike] = (),
-        max_steps: int = MAX_STEPS,
-        settings: Mapping[str, Any] | None = None,
+        tools: Tools,
+        resume: Sequence[Message],
+        max_steps: int,
+        settings: Mapping[str, Any],
         parallel: int = PARALLEL,
         conversation: str | None = None,
     ) -> None:
-        check_settings(settings, "agent")
         self._model = model
         self._counter = counter
-        self._tools = as_tools(tools, "agent").by_name
-        self._messages = _in_call_order(messages_from(resume))
-        self._max_steps = check_count(max_steps, "max_steps")
-        self._settings = dict(settings or {})
+        self._tools = tools.by_name
+        self._messages = _in_call_order(resume)
+        self._max_steps = max_steps
+        self._settings = settings
         self._conversation = conversation  # its id in telemetry
-        self._gate = asyncio.Semaphore(check_count(parallel, "parallel"))
+        self._gate = asyncio.Semaphore(parallel)
         self._lock = asyncio.Lock()
         self._steps = sum([message.role == "assistant" for message in self._messages])
         self._usages = [Usage()]
@@ -204,15 +203,14 @@ class Run(ABC):
 
     async def _ask(self, streaming: bool) -> AsyncGenerator[Event, None]:
         """Ask the model once, and record its answer."""
-        with telemetry.composing(self._model.name, self._conversation) as composed:
+        name = self._model.name
+        with telemetry.composing(name, self._conversation) as composed:
             with self.inside():
                 window = await self.compose(tuple(self._messages))
             composed.made(window)
             if window.over_budget:
                 raise self._exceeded(window)
-        with telemetry.calling(
-            self._model.name, window, self._conversation, streaming=streaming
-        ) as call:
+        with telemetry.calling(name, window, self._conversation, streaming=streaming) as call:
             if streaming:
                 answer = None
                 async with _closing(self._model.stream(window, settings=self._settings)) as events:
@@ -222,7 +220,7 @@ class Run(ABC):
                         else:
                             yield event
                 if answer is None:
-                    raise MuntinError(f"the stream of {self._model.name!r} ended without Finished")
+                    raise MuntinError(f"the stream of {name!r} ended without Finished")
             else:
                 with self.inside():
                     answer = await self._model.complete(window, settings=self._settings)
@@ -303,9 +301,28 @@ class FunctionRun(Run):
     """A run whose windows are made, and whose messages are kept, by functions."""
 
     def __init__(
-        self, model: Model, compose: Compose, *, record: Recorder | None = None, **options: Any
+        self,
+        model: Model,
+        compose: Compose,
+        *,
+        counter: Counter,
+        tools: Sequence[ToolLike] = (),
+        record: Recorder | None = None,
+        resume: Iterable[MessageLike] = (),
+        max_steps: int = MAX_STEPS,
+        settings: Mapping[str, Any] | None = None,
+        parallel: int = PARALLEL,
     ) -> None:
-        super().__init__(model, **options)
+        check_settings(settings, "agent")
+        super().__init__(
+            model,
+            counter=counter,
+            tools=as_tools(tools, "agent"),
+            resume=messages_from(resume),
+            max_steps=check_count(max_steps, "max_steps"),
+            settings=settings or {},
+            parallel=check_count(parallel, "parallel"),
+        )
         self._compose = compose
         self._record = record
 

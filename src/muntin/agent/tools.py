@@ -124,6 +124,9 @@ def _schemas(descriptions: tuple[_Description, ...]) -> Schemas:
 _schemas_of_functions = lru_cache(maxsize=128)(_schemas)  # a turn offers what the last one did
 
 
+NO_TOOLS = as_tools((), "tools")
+
+
 def merge_tools(
     offers: Iterable[tuple[str, Sequence[ToolLike]]],
     *,

@@ -106,7 +106,7 @@ class Ctx:
         self.timeout = timeout
         # Whether the history or the entries were read.
         self.looked = False
-        self._history = PastHistory(turn.session, turn.number)
+        self._history: PastHistory | None = None
         self._ahead: Read | None = None
         # The items that woke the turn, and the projections that its code gave.
         self._asked: Sequence[Item] = tuple(events)
@@ -125,6 +125,8 @@ class Ctx:
     def history(self) -> PastHistory:
         """The whole conversation before the current turn, read as far as it is needed."""
         self.looked = True
+        if self._history is None:
+            self._history = PastHistory(self.session, self.turn.number)
         return self._history
 
     def load(self, *, timeline: int | None = None, history: bool = True) -> None:
@@ -138,6 +140,7 @@ class Ctx:
             self._asked = [unshared(item) for item in asked]
         if history:
             self.turn.entries.load()
+            self._history = PastHistory(self.session, self.turn.number)
             self._history.read_page()
 
     def give(self, **parts: Any) -> None:

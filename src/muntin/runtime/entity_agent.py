@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from muntin.agent.loop import last_reply
-from muntin.agent.tools import ToolLike, as_tools
+from muntin.agent.tools import ToolLike, Tools, as_tools
 from muntin.composer import Composer, TurnInput
 from muntin.core.message import Message, system
 from muntin.core.planning.slot import HISTORY, INPUT_LEAST, SYSTEM, Pool
@@ -168,7 +168,7 @@ class Agent:
             keep_originals(self._turn, loaded)
         return loaded
 
-    def _offering(self) -> tuple[Composer, tuple[ToolLike, ...]]:
+    def _offering(self) -> tuple[Composer, Tools]:
         """Return how windows are made, and all tools: with sources, also all tools that read cut
         parts; without sources, also the tool that reads results, if there are other tools."""
         ctx, tools = self._ctx, self._tools

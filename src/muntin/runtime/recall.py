@@ -59,10 +59,8 @@ class Recalling:
         """Return the window of slots, with the excerpts of this turn."""
         if self._decided and self._recalled is None:
             return slots.render()
-        room = composer.budget.remaining_input_tokens - composer.counter.beside(composer.tools)
-        most = self._settings.most(room)
         if self._recalled is not None:
-            return composer.with_recalled(slots, self._recalled, most).render()
+            return composer.with_recalled(slots, self._recalled, self._most(composer)).render()
         self._decided = True
         whole: Window | None = None
         first = began = _begins(composer.previous)
@@ -75,6 +73,7 @@ class Recalling:
                 return whole
         inputs = [slot.messages for slot in slots.declared if slot.is_input]
         query = "\n".join(as_message(each).text for messages in inputs for each in messages)
+        most = self._most(composer)
         if not most or not query.strip():
             return whole or slots.render()
         try:
@@ -90,6 +89,11 @@ class Recalling:
             _log.warning("nothing was recalled in %r: %s", self._session.id, error)
             self._recalled = Recalled(trouble=f"{type(error).__name__}: {error}"[:300])
             return composer.with_recalled(slots, self._recalled, most).render()
+
+    def _most(self, composer: Composer) -> int:
+        """Return how many tokens the excerpts may have."""
+        room = composer.budget.remaining_input_tokens - composer.counter.beside(composer.tools)
+        return self._settings.most(room)
 
     async def _once(
         self, slots: Slots, composer: Composer, query: str, most: int, scope: Scope, first: float

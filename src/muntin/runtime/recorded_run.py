@@ -9,8 +9,8 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, TypeAlias, TypeVar
 
-from muntin.agent.loop import MAX_STEPS, Run
-from muntin.agent.tools import ToolLike
+from muntin.agent.loop import Run
+from muntin.agent.tools import Tools
 from muntin.composer import Composer
 from muntin.core.message import Message, at_position
 from muntin.core.planning.slots import Slots
@@ -49,9 +49,9 @@ class RecordedRun(Run):
         composer: Composer,
         model: Model,
         *,
-        tools: Sequence[ToolLike] = (),
-        settings: Mapping[str, Any] | None = None,
-        max_steps: int = MAX_STEPS,
+        tools: Tools,
+        settings: Mapping[str, Any],
+        max_steps: int,
         visibility: Visibility = VISIBLE,
         label: Mapping[str, Any] | None = None,
         line: str = "window",
@@ -102,7 +102,7 @@ class RecordedRun(Run):
 
     def inside(self) -> AbstractContextManager[None]:
         """Run users' functions in the block: waiting there for this turn to end is refused."""
-        return self._turn.inside()
+        return self._turn.app.queue.inside(self._turn)
 
     async def begin(self, read: Callable[[], T]) -> T:
         """Record that the run begins, behind the staged drafts; return what `read` reads in the
@@ -145,7 +145,8 @@ class RecordedRun(Run):
         if isawaitable(window):
             window = await window
         if isinstance(window, Slots):
-            composer.report_summary_failure(window)
+            if composer.trouble is not None:
+                composer.report_summary_failure(window)
             recalling = self._recalling
             window = await recalling.compose(window, composer) if recalling else window.render()
         self._sent = window

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from muntin.agent.answers import answered, asking_for
-from muntin.agent.tools import ToolLike, merge_tools
+from muntin.agent.tools import NO_TOOLS, ToolLike, Tools, merge_tools
 from muntin.calls import call_async
 from muntin.composer import Composer
 from muntin.core.checks import shown
@@ -75,7 +75,7 @@ class Call:
     caps: list[Capability]
     # The texts of the next step, if they are resolved already.
     step: StepTexts | None = None
-    tools: tuple[ToolLike, ...] = ()
+    tools: Tools = NO_TOOLS
     past: list[PastTurn] = field(default_factory=list)
     messages: Sequence[Message] = ()
     # Whether the answer ends the turn.
