@@ -12,10 +12,9 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar, Token
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from muntin.core.message import Message
@@ -29,7 +28,7 @@ from muntin.providers.names import cost_of
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation
-    from opentelemetry.trace import Span, Tracer
+    from opentelemetry.trace import Span
 
 SCOPE = "muntin"
 # OpenTelemetry's switch for the texts of messages, and the words that say yes.
@@ -86,18 +85,6 @@ class Names:
     RUNNING = "muntin.wakes.running"
 
 
-class Watched(Protocol):
-    """An object that tells how many wakes wait and run."""
-
-    @property
-    def waiting(self) -> int:
-        """How many wakes wait."""
-
-    @property
-    def running(self) -> int:
-        """How many wakes run."""
-
-
 # Whether a window is being composed: a window composed inside of that is the same window.
 _composing: ContextVar[bool] = ContextVar("muntin_composing", default=False)
 
@@ -116,131 +103,89 @@ def told_later(maker: object) -> Iterator[None]:
         _later.reset(before)
 
 
-class composing:  # noqa: N801 - used as a function in `with`
-    """The span of one window while it is composed; `made` puts the window's report into it.
+@contextmanager
+def composing(
+    model: str | None, conversation: str | None = None, *, made_by: object = None
+) -> Iterator[Callable[[Window], None]]:
+    """Span the making of one window; call the function that is given with the window.
 
-    It does nothing inside of another `composing`, nor where a caller reports the window of
+    Nothing is reported inside of another `composing`, nor where a caller reports the window of
     `made_by`: a window is reported once.
     """
+    if _composing.get() or (made_by is not None and _later.get() is made_by):
+        yield lambda window: None
+        return
+    span = _start_span("compose_context", model)
 
-    def __init__(
-        self, model: str | None, conversation: str | None = None, *, made_by: object = None
-    ) -> None:
-        self._model, self._conversation = model, conversation
-        self._elsewhere = made_by is not None and _later.get() is made_by
-        self._span: Span | None = None
-        self._current: Any = None
-        self._outer: Token[bool] | None = None
-
-    def __enter__(self) -> composing:
-        if _composing.get() or self._elsewhere:
-            return self
-        self._outer = _composing.set(True)
-        tracer = _tracer()
-        if tracer is not None:
-            self._span = tracer.start_span(_named("compose_context", self._model))
-            self._current = _trace().use_span(self._span, end_on_exit=True)
-            self._current.__enter__()
-        return self
-
-    def made(self, window: Window) -> None:
-        """Report the result of every slot."""
-        if self._outer is None:
-            return
+    def report(window: Window) -> None:
         meters = _meters()
-        recording = self._span is not None and self._span.is_recording()
+        recording = span is not None and span.is_recording()
         if meters is None and not recording:
             return
         report = window.report
-        if self._span is not None and recording:
-            asked = _asked("compose_context", self._model, self._conversation)
-            self._span.set_attributes({**asked, **_of_report(report)})
+        if span is not None and recording:
+            asked = _asked("compose_context", model, conversation)
+            span.set_attributes({**asked, **_of_report(report)})
             for slot in report.slots:
                 if slot.status not in ("kept", "empty"):
-                    self._span.add_event(Names.LEFT_OUT, _left_out(slot))
+                    span.add_event(Names.LEFT_OUT, _left_out(slot))
         if meters is not None:
-            meters.window(self._model, report)
+            meters.window(model, report)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._outer is not None:
-            _composing.reset(self._outer)
-        if self._current is not None:
-            self._current.__exit__(kind, error, trace)
+    outer = _composing.set(True)
+    try:
+        with nullcontext() if span is None else _trace().use_span(span, end_on_exit=True):
+            yield report
+    finally:
+        _composing.reset(outer)
 
 
-class calling:  # noqa: N801 - used as a function in `with`
-    """The span of one call to a model; `answered` puts the reply into it.
+@contextmanager
+def calling(
+    model: str, window: Window, conversation: str | None = None, *, streaming: bool
+) -> Iterator[Callable[[Reply], None]]:
+    """Span one call to a model; call the function that is given with the reply.
 
     With `streaming` the span is not the current span: between the pieces of a stream the caller's
     own code runs.
     """
-
-    def __init__(
-        self, model: str, window: Window, conversation: str | None = None, *, streaming: bool
-    ) -> None:
-        self._model, self._window, self._conversation = model, window, conversation
-        self._streaming = streaming
-        self._span: Span | None = None
-        self._current: Any = None
-        self._began = 0.0
-        self._usage = Usage()
-
-    def __enter__(self) -> calling:
-        self._began = time.perf_counter()
-        tracer = _tracer()
-        if tracer is None:
-            return self
-        kind = _trace().SpanKind.CLIENT
-        attributes = _asked("chat", self._model, self._conversation)
-        span = tracer.start_span(_named("chat", self._model), kind=kind, attributes=attributes)
-        self._span = span
-        if span.is_recording():
-            if _compacted(self._window.report):
-                span.set_attribute(Names.COMPACTED, True)
-            if _wants_content():
-                span.set_attributes(_input(self._window.messages))
-        if not self._streaming:
-            self._current = _trace().use_span(
-                span, record_exception=False, set_status_on_exception=False
-            )
-            self._current.__enter__()
-        return self
-
-    def answered(self, reply: Reply) -> None:
-        """Report the model's answer, and the billed usage."""
-        self._usage = reply.usage
-        if self._span is None or not self._span.is_recording():
-            return
-        self._span.set_attribute(Names.FINISH_REASONS, [reply.finish_reason])
-        if reply.usage != Usage():
-            self._span.set_attributes(_billed(reply.usage))
+    began, usage, failed = time.perf_counter(), Usage(), None
+    span = _start_span("chat", model, conversation)
+    recording = span is not None and span.is_recording()
+    if span is not None and recording:
+        if _compacted(window.report):
+            span.set_attribute(Names.COMPACTED, True)
         if _wants_content():
-            told = [{**_told(reply.message), "finish_reason": reply.finish_reason}]
-            self._span.set_attribute(Names.OUTPUT_MESSAGES, _json(told))
+            span.set_attributes(_input(window.messages))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._current is not None:
-            self._current.__exit__(None, None, None)
-        failed = error if isinstance(error, Exception) else None
-        if self._span is not None:
+    def report(reply: Reply) -> None:
+        nonlocal usage
+        usage = reply.usage
+        if span is None or not recording:
+            return
+        span.set_attribute(Names.FINISH_REASONS, [reply.finish_reason])
+        if usage != Usage():
+            span.set_attributes(_billed(usage))
+        if _wants_content():
+            answer = {**_as_dict(reply.message), "finish_reason": reply.finish_reason}
+            span.set_attribute(Names.OUTPUT_MESSAGES, _json([answer]))
+
+    quiet = {"record_exception": False, "set_status_on_exception": False}
+    try:
+        with nullcontext() if span is None or streaming else _trace().use_span(span, **quiet):
+            yield report
+    except Exception as error:
+        failed = error
+        raise
+    finally:
+        if span is not None:
             if failed is not None:
-                self._span.set_attribute(Names.ERROR, type(failed).__qualname__)
-                self._span.set_status(_trace().StatusCode.ERROR, str(failed))
-            self._span.end()
+                span.set_attribute(Names.ERROR, type(failed).__qualname__)
+                span.set_status(_trace().StatusCode.ERROR, str(failed))
+            span.end()
         meters = _meters()
         if meters is not None:
-            seconds = time.perf_counter() - self._began
-            meters.call(self._model, self._usage, seconds, failed)
+            meters.call(model, usage, time.perf_counter() - began, failed)
 
 
 # The apps that are asked how many wakes wait, when the metrics are read.
@@ -306,12 +251,12 @@ def _wakes(field: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
     def read(options: CallbackOptions) -> Iterable[Observation]:
         from opentelemetry.metrics import Observation
 
-        found: list[Watched] = []
+        states = []
         for app in list(_watched):
             with suppress(MuntinError):  # the store is away, or closed
-                found.append(app.wakes_now())
-        if found:
-            yield Observation(sum(getattr(each, field) for each in found))
+                states.append(app.wakes_now())
+        if states:
+            yield Observation(sum(getattr(state, field) for state in states))
 
     return read
 
@@ -334,16 +279,17 @@ def _trace() -> Any:
     return sys.modules["opentelemetry.trace"]
 
 
-def _tracer() -> Tracer | None:
-    """Return the tracer; None where the application has not imported OpenTelemetry."""
+def _start_span(operation: str, model: str | None, conversation: str | None = None) -> Span | None:
+    """Begin a span; None where the application has not imported OpenTelemetry."""
     if "opentelemetry.trace" not in sys.modules:
         return None
-    found: Tracer = _trace().get_tracer(SCOPE)
-    return found
-
-
-def _named(operation: str, model: str | None) -> str:
-    return operation if model is None else f"{operation} {ModelName.parse(model).model}"
+    name = operation if model is None else f"{operation} {ModelName.parse(model).model}"
+    options: dict[str, Any] = {}
+    if operation == "chat":
+        options["kind"] = _trace().SpanKind.CLIENT
+        options["attributes"] = _asked(operation, model, conversation)
+    span: Span = _trace().get_tracer(SCOPE).start_span(name, **options)
+    return span
 
 
 def _asked(operation: str, model: str | None, conversation: str | None) -> dict[str, str]:
@@ -419,12 +365,12 @@ def _wants_content() -> bool:
 
 def _input(messages: Sequence[Message]) -> dict[str, str]:
     system = [part for each in messages if each.role == "system" for part in _parts(each)]
-    others = [_told(each) for each in messages if each.role != "system"]
+    others = [_as_dict(each) for each in messages if each.role != "system"]
     found = {Names.INPUT_MESSAGES: _json(others)}
     return {**found, Names.SYSTEM: _json(system)} if system else found
 
 
-def _told(message: Message) -> dict[str, Any]:
+def _as_dict(message: Message) -> dict[str, Any]:
     return {"role": message.role, "parts": _parts(message)}
 
 

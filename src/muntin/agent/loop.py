@@ -204,13 +204,15 @@ class Run(ABC):
     async def _ask(self, streaming: bool) -> AsyncGenerator[Event, None]:
         """Ask the model once, and record its answer."""
         name = self._model.name
-        with telemetry.composing(name, self._conversation) as composed:
+        with telemetry.composing(name, self._conversation) as report_window:
             with self.inside():
                 window = await self.compose(tuple(self._messages))
-            composed.made(window)
+            report_window(window)
             if window.over_budget:
                 raise self._exceeded(window)
-        with telemetry.calling(name, window, self._conversation, streaming=streaming) as call:
+        with telemetry.calling(
+            name, window, self._conversation, streaming=streaming
+        ) as report_reply:
             if streaming:
                 answer = None
                 async with _closing(self._model.stream(window, settings=self._settings)) as events:
@@ -224,7 +226,7 @@ class Run(ABC):
             else:
                 with self.inside():
                     answer = await self._model.complete(window, settings=self._settings)
-            call.answered(answer)
+            report_reply(answer)
         usage = answer.usage
         self._usages.append(usage)
         if usage.input:  # a model may report none
