@@ -445,7 +445,6 @@ class App:
 
         A handler cannot ask its own entity, nor an entity that waits for it: that is a `Deadlock`.
         """
-        self._wakes.inbox.handler(entity)
         self.queue.check(entity)
         item = await self.send(entity, payload, type=type, sender=sender)
         return await self._wakes.answer(entity, item.turn)

@@ -10,6 +10,7 @@ import inspect
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from muntin.agent.loop import last_reply
@@ -36,7 +37,7 @@ from muntin.runtime.ctx import Ctx
 from muntin.runtime.recorded_run import DeclareStep, RecordedRun
 from muntin.runtime.recovery import offering
 from muntin.runtime.run_rules import INHERIT, CallOptions
-from muntin.runtime.turn import ActiveTurn
+from muntin.runtime.turn import ActiveTurn, nothing
 from muntin.settings import check_settings, merge_settings
 
 if TYPE_CHECKING:
@@ -128,18 +129,11 @@ class Conversation:
             check_settings(settings, "conversation")
         message = user(text.text, attachments=text.attachments)
         turn = ActiveTurn(self._app, self.session)
-        ctx: Ctx | None = None
-
-        def on_taken() -> None:
-            nonlocal ctx
-            ctx = Ctx(turn, where="a strategy", input=text, message=text, budget=self.budget)
-            self._load(ctx)
-
-        await turn.start(message, on_taken)
+        ctx = Ctx(turn, where="a strategy", input=text, message=text, budget=self.budget)
+        await turn.start(message, partial(self._load, ctx))
         try:
             async with turn.held():
                 await turn.wait()
-                assert ctx is not None  # the turn is taken
                 given = TurnInput(
                     (message,), {(self.session.id, turn.first)}, projected=ctx.projected
                 )
@@ -165,7 +159,7 @@ class Conversation:
                     ends=getattr(self._strategy, "on_turn_end", None) is None,
                     projection=ctx.projections,
                 )
-                await run.begin(lambda: None)
+                await run.begin(nothing)
                 async with aclosing(run.ask(declare, streaming=streaming)) as events:
                     async for event in events:
                         if isinstance(event, Finished):
@@ -174,7 +168,7 @@ class Conversation:
                         yield event
         except BaseException as error:
             try:
-                if isinstance(error, Exception) and ctx is not None:
+                if isinstance(error, Exception) and turn.is_taken:
                     await self._call("on_error", ctx, error)
             except StrategyError as another:
                 error.add_note(f"and {another}")
@@ -288,4 +282,4 @@ def _is_input(message: Message, given: TurnInput) -> bool:
     if message.item is not None:
         return given.holds(message)
     versions = (*given.messages, *(given.projected() or ()))
-    return any(texts_of([message]) == texts_of([version]) for version in versions)
+    return message.text in texts_of(versions)

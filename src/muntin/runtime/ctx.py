@@ -110,8 +110,8 @@ class Ctx:
         self._ahead: Read | None = None
         # The items that woke the turn, and the projections that its code gave.
         self._asked: Sequence[Item] = tuple(events)
-        positions = {turn.first, *[item.position for item in events]}
-        self.projections = Projections(positions)
+        self._positions = {turn.first, *[item.position for item in events]}
+        self.projections = Projections(self._positions)
 
     def __getattr__(self, name: str) -> Any:
         if name in _DOORS:
@@ -132,10 +132,11 @@ class Ctx:
     def load(self, *, timeline: int | None = None, history: bool = True) -> None:
         """Read, in a thread, what code on the event loop may need: the newest part of the history,
         the entries, and the newest `timeline` tokens of the timeline."""
+        first = self.turn.first
+        self._positions.add(first)
         if timeline is not None:
             past = TimelineMessages(self.session, self.turn.number, begins=self._begins)
             self._ahead = past.read_newest(timeline, self.turn.alone)
-            first = self.turn.first
             asked = [item for item in self._ahead.items if item.position == first]
             self._asked = [unshared(item) for item in asked]
         if history:
@@ -257,7 +258,10 @@ class Ctx:
             entry = entry_of(item)
         else:
             entry = ContextEntry(**draft.payload, written=lambda: self._written(id))
-            item = Item(self._next(), draft.kind, self.turn.number, payload=draft.payload)
+            # Where the entry is expected, which is not written yet.
+            newest = self._ahead.items[-1].position if self._ahead and self._ahead.items else 0
+            position = max(newest, self.turn.first) + 1
+            item = Item(position, draft.kind, self.turn.number, payload=draft.payload)
         self.turn.entries.put(id, entry)
         if self._ahead is not None:
             self._ahead = self._ahead.with_entry(item)
@@ -286,11 +290,6 @@ class Ctx:
             raise MuntinError(f"the context entry {id!r} was removed before it was written")
         self.turn.entries.note(found)
         return found
-
-    def _next(self) -> int:
-        """Return the expected position of an entry that is not written yet."""
-        newest = self._ahead.items[-1].position if self._ahead and self._ahead.items else 0
-        return max(newest, self.turn.first) + 1
 
     def get_context(self, id: str) -> ContextEntry | None:
         """Return the live context entry with this id, or None."""

@@ -99,21 +99,19 @@ class Flow:
         """
         chosen, valid = self._checked(action, input)
         turn, draft = await self._begin(action, chosen, valid, session, app)
-        block = chosen.block
+        block, text = chosen.block, draft.message
         if isinstance(block, Generator):
             await turn.start(draft)
             async with turn.settled():
                 with turn.inside():
                     return await block.run_in(turn, valid)
-        # Made when the turn is taken; its data is read in the same visit to the store.
-        ctx: Ctx | None = None
-
-        def on_taken() -> None:
-            nonlocal ctx
-            ctx = self._ctx(turn, draft, valid)
-            ctx.load()
-
-        await turn.start(draft, on_taken)
+        ctx = Ctx(
+            turn,
+            where=f"flow {self.kind!r}",
+            input=valid,
+            message=Input(text.text, text.attachments) if text else None,
+        )
+        await turn.start(draft, ctx.load)
         async with turn.settled():
             with turn.inside():
                 return await call_async(block, self._what(action), valid, ctx, timeout=None)
@@ -174,15 +172,6 @@ class Flow:
         if messages and messages[0].role != "user":
             raise InvalidInput(f"{what} must be a user message, not {shown(messages[0].role)}")
         return messages[0] if messages else None
-
-    def _ctx(self, turn: ActiveTurn, begun: Draft, valid: Any) -> Ctx:
-        asked = begun.message
-        return Ctx(
-            turn,
-            where=f"flow {self.kind!r}",
-            input=valid,
-            message=Input(asked.text, asked.attachments) if asked else None,
-        )
 
     def _what(self, action: str) -> str:
         return f"action {action!r} of flow {self.kind!r}"

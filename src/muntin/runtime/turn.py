@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def _nothing() -> None:
+def nothing() -> None:
     """Do nothing; where nothing is to be done in a visit to the store."""
 
 
@@ -121,8 +121,8 @@ class ActiveTurn(OpenTurn):
         self._staging = Lock()
         # Closed: nothing more can be written. Settled: the end of the turn is durable.
         self._phase: Literal["open", "closed", "settled"] = "open"
-        self._on_taken: Callable[[], object] = _nothing
-        self._is_taken = False
+        self._on_taken: Callable[[], object] = nothing
+        self.is_taken = False
         # When the lease ends, by the monotonic clock, as far as this process knows.
         self._holds = time.monotonic() + LEASE.total_seconds()
 
@@ -157,7 +157,7 @@ class ActiveTurn(OpenTurn):
     # Beginning and ending.
 
     async def start(
-        self, item: Draft | Message, on_taken: Callable[[], object] = _nothing
+        self, item: Draft | Message, on_taken: Callable[[], object] = nothing
     ) -> ActiveTurn:
         """Append the item that begins the turn; if no other turn comes first, take the turn too.
 
@@ -180,19 +180,19 @@ class ActiveTurn(OpenTurn):
         except Exception as error:
             if not store_away(error):
                 raise
-        if not self._is_taken:
+        if not self.is_taken:
             self.alone = None
 
     def _take(self) -> bool:
         taken = self.take()
         if taken:
             self._on_taken()
-        self._is_taken = taken
+        self.is_taken = taken
         return taken
 
     async def wait(self) -> None:
         """Wait until the turns before this one are over."""
-        if not self._is_taken:
+        if not self.is_taken:
             await self.app.queue.wait(self.session.id, self.number, self._try)
 
     async def _try(self) -> bool:
@@ -326,7 +326,7 @@ class ActiveTurn(OpenTurn):
         if run is not None:
             options.update(run=run, visibility=visibility)
         drafts = [session.draft(item, **options) for item in items]
-        _, added = await self.flush(then or _nothing, *drafts, step=step, ends=ends)
+        _, added = await self.flush(then or nothing, *drafts, step=step, ends=ends)
         if ends is not None:
             self._leave()
         return added
@@ -343,7 +343,7 @@ class ActiveTurn(OpenTurn):
 
         return await self._in_store(visit)
 
-    async def flush_staged(self, then: Callable[[], object] = _nothing) -> None:
+    async def flush_staged(self, then: Callable[[], object] = nothing) -> None:
         """Do the same as `flush`, if anything is staged."""
         if self._staged:
             await self.flush(then)

@@ -68,7 +68,6 @@ class Embedded:
         pass  # the store has the turn; nothing else is needed
 
     def stored(self, session: str, turn: int) -> None:
-        self.start()
         self._offer(session, turn)
 
     def _offer(self, session: str, turn: int) -> None:

@@ -36,7 +36,7 @@ from muntin.runtime.recall import Recalling
 from muntin.runtime.recorded_run import RecordedRun
 from muntin.runtime.recovery import offering
 from muntin.runtime.run_rules import INHERIT
-from muntin.runtime.turn import ActiveTurn
+from muntin.runtime.turn import ActiveTurn, nothing
 from muntin.settings import defaults, merge_settings
 from muntin.timeline.items import Visibility, draft_of
 
@@ -172,7 +172,7 @@ class Call:
             projection=self.ctx.projections,
             completed=True,
         )
-        await run.begin(lambda: None)
+        await run.begin(nothing)
         return run.ask(self._next_step, streaming=streaming)
 
     async def first_window(self) -> Window:
