@@ -82,7 +82,7 @@ async def by_conversation(
 async def by_entity(
     app: App, model: ScriptedModel, text: str, session: str = "helper/s", **options: Any
 ) -> None:
-    if not app._wakes.knows("helper"):
+    if "helper" not in app._wakes.handlers:
 
         @app.entity("helper")
         async def helper(ctx: Ctx, wake: Any) -> None:

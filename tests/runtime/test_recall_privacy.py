@@ -68,7 +68,7 @@ async def by_strategy(app: App, model: ScriptedModel, text: str) -> None:
 
 
 def _entity(app: App, handle: Callable[[Ctx], Awaitable[Any]]) -> None:
-    if not app._wakes.knows("helper"):
+    if "helper" not in app._wakes.handlers:
 
         @app.entity("helper")
         async def helper(ctx: Ctx, wake: Any) -> Any:

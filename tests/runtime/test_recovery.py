@@ -105,7 +105,7 @@ def test_a_text_with_more_tokens_than_characters_is_read_by_its_marker():
 def test_a_marker_still_works_after_the_source_has_changed():
     app = memory()
     first = wake(app, "1", budget=900, sources={"a": Source("old " * 400, max=500)})
-    app._wakes._handlers.clear()
+    app._wakes.handlers.clear()
     wake(app, "2", budget=900, sources={"a": Source("new " * 400, max=500)})
     ((name, arguments),) = hints(first)
     rest = follow(app, "e/1", name, arguments)

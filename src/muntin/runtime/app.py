@@ -329,7 +329,7 @@ class App:
         """
         if not isinstance(kind, str) or not kind or "/" in kind:
             raise InvalidInput(f"a type of entities is a word like 'order', not {shown(kind)}")
-        if self._wakes.knows(kind):
+        if kind in self._wakes.handlers:
             raise InvalidInput(f"entities of type {kind!r} have a handler already")
         if timeout is not None:
             check_seconds(timeout, f"entity {kind!r}: timeout")

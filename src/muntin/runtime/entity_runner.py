@@ -10,7 +10,6 @@ import asyncio
 import inspect
 import logging
 import random
-from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,7 +29,6 @@ from muntin.timeline.items import UNSETTLED, Status, error_draft
 from muntin.timeline.owner import done, new_owner
 from muntin.timeline.project import default_messages
 from muntin.timeline.session import LEASE, WAKES, Session
-from muntin.timeline.store import Store
 
 if TYPE_CHECKING:
     from muntin.runtime.app import App
@@ -55,9 +53,10 @@ class EntityRunner:
 
     def __init__(self, app: App, engine: Engine, max_pending: int | None) -> None:
         self._app = app
+        self.store = app.store
         self.engine = engine
-        self._handlers: dict[str, Registered] = {}
-        self.inbox = Inbox(app, engine, self._handlers, max_pending)
+        self.handlers: dict[str, Registered] = {}
+        self.inbox = Inbox(app, engine, self.handlers, max_pending)
         engine.bind(self)
         # The types whose handlers read the history or the entries: these are read ahead.
         self._looking: set[str] = set()
@@ -73,13 +72,9 @@ class EntityRunner:
             inspect.signature(found.handler).bind(None, None)
         except TypeError as error:
             raise InvalidInput(f"the handler of {kind!r} must take (ctx, wake): {error}") from None
-        self._handlers[kind] = found
+        self.handlers[kind] = found
         with suppress(RuntimeError):  # registered before the app runs
             self.engine.start()
-
-    def knows(self, kind: str) -> bool:
-        """Say whether entities of a type have a handler."""
-        return kind in self._handlers
 
     # Callers that wait for a reply.
 
@@ -152,31 +147,14 @@ class EntityRunner:
 
     # The parts for an engine.
 
-    @property
-    def store(self) -> Store:
-        """Where the timelines are."""
-        return self._app.store
-
-    def kinds(self) -> Collection[str]:
-        """Return the types of entities that have a handler."""
-        return self._handlers.keys()
-
-    def at_once(self, kind: str) -> int | None:
-        """Return how many entities of a type may be handled at once."""
-        return self._handlers[kind].at_once if kind in self._handlers else None
-
-    def priority(self, kind: str) -> int:
-        """Return the priority of a type."""
-        return self._handlers[kind].priority if kind in self._handlers else 0
-
-    async def release(self) -> float:
-        """Release the timers that are due; return in how many seconds to look again."""
-        return await self.inbox.release()
+    async def release_timers(self) -> None:
+        """Release the timers that are due, again and again, until cancelled."""
+        await self.inbox.release_timers()
 
     async def run(self, session: str, turn: int, *, sure: bool = False) -> int:
         """Handle the turns of an entity up to and with this turn: the one way to take a turn."""
         kind = entity_type(session)
-        if kind not in self._handlers:  # another version of the program may know it
+        if kind not in self.handlers:  # another version of the program may know it
             raise Again(f"no entities of type {kind!r} are registered here", UNKNOWN_SECONDS)
         key = (asyncio.get_running_loop(), session)
         over = self._here[key] = asyncio.Event()

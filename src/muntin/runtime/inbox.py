@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from muntin.agent.loop import to_the_end
 from muntin.core.checks import check_seconds, copy_json, shown
-from muntin.errors import InvalidInput, InvalidType, Overloaded, StoreError, TimedOut
+from muntin.errors import InvalidInput, InvalidType, MuntinError, Overloaded, StoreError, TimedOut
 from muntin.runtime.ctx import Ctx, Wake
-from muntin.runtime.engine.protocol import Engine
+from muntin.runtime.engine.protocol import POLL_SECONDS, Engine
 from muntin.runtime.engine.schedule import Schedule
 from muntin.runtime.entity_agent import Agent
 from muntin.runtime.store_thread import retry, run_in_store, while_dropped
@@ -235,6 +235,16 @@ class Inbox:
         stored = await run_in_store(self._session(entity), put, until)
         self._engine.start()
         return stored
+
+    async def release_timers(self) -> None:
+        """Release the timers that are due, again and again, until cancelled."""
+        while True:
+            pause = POLL_SECONDS
+            try:
+                pause = await self.release()
+            except MuntinError as error:  # the store may come back
+                _log.warning("timers could not be looked at: %s", error)
+            await asyncio.sleep(min(max(pause, 0.0), POLL_SECONDS))
 
     async def release(self) -> float:
         """Release the timers that are due; return in how many seconds to look again."""

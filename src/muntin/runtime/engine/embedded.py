@@ -26,7 +26,6 @@ from muntin.runtime.engine.protocol import (
     EngineState,
     Host,
 )
-from muntin.runtime.engine.timers import release_timers
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +78,8 @@ class Embedded:
         self._fill()
 
     def _push(self, session: str) -> None:
-        priority = self._host.priority(_kind(session))
+        handler = self._host.handlers.get(_kind(session))
+        priority = handler.priority if handler is not None else 0
         heappush(self._queue, (-priority, next(self._order), session))
 
     def _put_off(self, session: str, turn: int, seconds: float) -> None:
@@ -99,7 +99,8 @@ class Embedded:
         while self._queue and len(self._running) < self._at_once and not self._stopping:
             entry = heappop(self._queue)
             session, kind = entry[-1], _kind(entry[-1])
-            limit = self._host.at_once(kind)
+            handler = self._host.handlers.get(kind)
+            limit = handler.at_once if handler is not None else None
             if limit is not None and busy[kind] >= limit:
                 passed.append(entry)
                 continue
@@ -143,7 +144,7 @@ class Embedded:
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
-        if not self._host.kinds() or (self._loops and self._loops[0].get_loop() is loop):
+        if not self._host.handlers or (self._loops and self._loops[0].get_loop() is loop):
             return
         # What an event loop that has ended left here is still in the store.
         self._end = asyncio.Event()
@@ -153,7 +154,7 @@ class Embedded:
         }
         self._loops = [
             loop.create_task(self._sweep_on()),
-            loop.create_task(release_timers(self._host)),
+            loop.create_task(self._host.release_timers()),
         ]
 
     def _forget_waiting(self) -> None:
@@ -181,7 +182,7 @@ class Embedded:
         page = await asyncio.to_thread(store.waiting)
         while page:
             for session in page:
-                if _kind(session) not in self._host.kinds() or "/" not in session:
+                if _kind(session) not in self._host.handlers or "/" not in session:
                     continue
                 found.append(session)
                 if not self._knows(session):

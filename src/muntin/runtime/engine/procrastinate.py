@@ -106,7 +106,7 @@ class Procrastinate:
     def _adopt(self) -> tuple[str, ...]:
         sessions: dict[str, None] = {}
         for session, turn in jobs.turns_without_job(self._database):
-            if session.partition("/")[0] in self._host.kinds():
+            if session.partition("/")[0] in self._host.handlers:
                 self._database.transact(partial(self.waits, session=session, turn=turn))
                 sessions[session] = None
         return tuple(sessions)

@@ -7,12 +7,15 @@ when, where, and how many at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from muntin.timeline.store import Store
+
+if TYPE_CHECKING:
+    from muntin.runtime.inbox import Registered
 
 # How often waiting turns are looked for, even without a notification.
 POLL_SECONDS = 1.0
@@ -35,18 +38,12 @@ class Again(Exception):
 class Host(Protocol):
     """The parts of an app that its engine uses."""
 
+    # Where the timelines are.
+    store: Store
+
     @property
-    def store(self) -> Store:
-        """Where the timelines are."""
-
-    def kinds(self) -> Collection[str]:
-        """Return the types of entities that have a handler here."""
-
-    def at_once(self, kind: str) -> int | None:
-        """Return how many entities of a type may be handled at once here; None is no limit."""
-
-    def priority(self, kind: str) -> int:
-        """Return the priority of a type; types with a higher priority come first."""
+    def handlers(self) -> Mapping[str, Registered]:
+        """The handlers of the types of entities that are known here, with their limits."""
 
     async def run(self, session: str, turn: int, *, sure: bool = False) -> int:
         """Handle the turns of a session up to and with this turn, each once it can be taken.
@@ -57,8 +54,8 @@ class Host(Protocol):
         runs the session: a turn of a dead worker is taken at once.
         """
 
-    async def release(self) -> float:
-        """Release the timers that are due; return in how many seconds to look again."""
+    async def release_timers(self) -> None:
+        """Release the timers that are due, again and again, until cancelled."""
 
 
 @dataclass(frozen=True, slots=True)

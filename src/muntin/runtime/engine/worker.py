@@ -42,7 +42,6 @@ from muntin.runtime.engine.protocol import (
     Again,
     Host,
 )
-from muntin.runtime.engine.timers import release_timers
 
 # How often to look for dead workers; how often to send a heartbeat, and to look for silent workers.
 REAP_SECONDS, HEARTBEAT_SECONDS = 0.5, 5.0
@@ -111,7 +110,7 @@ async def run_worker(
         tasks: list[asyncio.Task[Any]] = [
             asyncio.create_task(worker.run()),  # type: ignore[no-untyped-call]
             asyncio.create_task(jobs.reap()),
-            asyncio.create_task(release_timers(host)),
+            asyncio.create_task(host.release_timers()),
         ]
         winding_up = asyncio.create_task(jobs.wind_up(stop, timeout))
         parts = [connector.lost, *tasks, winding_up]
@@ -195,7 +194,8 @@ class _Jobs(JobManager):
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
         """Fetch a job of a type that is known here and has room."""
         busy = Counter(job.queue for job in self._running.values())
-        limits = {queue_of(kind): self._host.at_once(kind) for kind in self._host.kinds()}
+        handlers = self._host.handlers.items()
+        limits = {queue_of(kind): handler.at_once for kind, handler in handlers}
         free = [queue for queue, most in limits.items() if most is None or busy[queue] < most]
         if self._is_stopping or not free:
             return None
