@@ -50,56 +50,6 @@ Compose: TypeAlias = Callable[[tuple[Message, ...]], Window | Awaitable[Window]]
 Recorder: TypeAlias = Callable[[tuple[Message, ...]], Any]
 
 
-def _agent_run(
-    model: str | Model,
-    compose: Compose,
-    *,
-    tools: Sequence[ToolLike] = (),
-    record: Recorder | None = None,
-    resume: Iterable[MessageLike] = (),
-    max_steps: int = MAX_STEPS,
-    settings: Mapping[str, Any] | None = None,
-    tokenizer: TokenizerLike | None = None,
-    parallel: int = PARALLEL,
-) -> FunctionRun:
-    model = as_model(model)
-    return FunctionRun(
-        model,
-        compose,
-        tools=tools,
-        record=record,
-        resume=resume,
-        max_steps=max_steps,
-        settings=settings,
-        counter=counter_for(Profile.of(model.name), tokenizer),
-        parallel=parallel,
-    )
-
-
-@takes_arguments_of(_agent_run)
-async def run_agent(*args: Any, **options: Any) -> Reply:
-    """Ask the model and run the tools it calls, until it answers without calling a tool.
-
-    `compose(messages)` makes the window of the next step from the messages of this run so far; its
-    tools are offered to the model, `tools` are the tools that can be run. `record(messages)` keeps
-    new messages: every answer before its tools are run, every result as soon as it is there. A
-    Message that it returns replaces the recorded one. Both may be async. `resume` are the messages
-    that an earlier attempt at this run recorded: a call with a result is not repeated, a call
-    without a result is run.
-
-    The Reply is the last answer, with the usage of all steps. A call of a tool that has only a
-    schema cannot be run here: the Reply with that call is returned, and with the caller's
-    results in `resume` the run goes on. After `max_steps` answers `StepLimit` is raised.
-    """
-    return await last_reply(_agent_run(*args, **options).events(streaming=False))
-
-
-@takes_arguments_of(_agent_run)
-def stream_agent(*args: Any, **options: Any) -> AsyncGenerator[Event, None]:
-    """Do the same as `run_agent`, and yield the events; the last event is `Finished`."""
-    return _agent_run(*args, **options).events(streaming=True)
-
-
 async def last_reply(events: AsyncGenerator[Event, None]) -> Reply:
     """Read events to their end, close them, and return their last Reply."""
     reply = None
@@ -304,21 +254,22 @@ class FunctionRun(Run):
 
     def __init__(
         self,
-        model: Model,
+        model: str | Model,
         compose: Compose,
         *,
-        counter: Counter,
         tools: Sequence[ToolLike] = (),
         record: Recorder | None = None,
         resume: Iterable[MessageLike] = (),
         max_steps: int = MAX_STEPS,
         settings: Mapping[str, Any] | None = None,
+        tokenizer: TokenizerLike | None = None,
         parallel: int = PARALLEL,
     ) -> None:
+        model = as_model(model)
         check_settings(settings, "agent")
         super().__init__(
             model,
-            counter=counter,
+            counter=counter_for(Profile.of(model.name), tokenizer),
             tools=as_tools(tools, "agent"),
             resume=messages_from(resume),
             max_steps=check_count(max_steps, "max_steps"),
@@ -339,6 +290,30 @@ class FunctionRun(Run):
         """Call the function; a Message that it returns replaces the message."""
         recorded = None if self._record is None else await off_loop(self._record, (message,))
         return recorded if isinstance(recorded, Message) else message
+
+
+@takes_arguments_of(FunctionRun)
+async def run_agent(*args: Any, **options: Any) -> Reply:
+    """Ask the model and run the tools it calls, until it answers without calling a tool.
+
+    `compose(messages)` makes the window of the next step from the messages of this run so far; its
+    tools are offered to the model, `tools` are the tools that can be run. `record(messages)` keeps
+    new messages: every answer before its tools are run, every result as soon as it is there. A
+    Message that it returns replaces the recorded one. Both may be async. `resume` are the messages
+    that an earlier attempt at this run recorded: a call with a result is not repeated, a call
+    without a result is run.
+
+    The Reply is the last answer, with the usage of all steps. A call of a tool that has only a
+    schema cannot be run here: the Reply with that call is returned, and with the caller's
+    results in `resume` the run goes on. After `max_steps` answers `StepLimit` is raised.
+    """
+    return await last_reply(FunctionRun(*args, **options).events(streaming=False))
+
+
+@takes_arguments_of(FunctionRun)
+def stream_agent(*args: Any, **options: Any) -> AsyncGenerator[Event, None]:
+    """Do the same as `run_agent`, and yield the events; the last event is `Finished`."""
+    return FunctionRun(*args, **options).events(streaming=True)
 
 
 @asynccontextmanager

@@ -85,12 +85,12 @@ class _Generation:
             run = FunctionRun(
                 model,
                 resolution.compose,
-                counter=composer.counter,
                 tools=resolution.tools,
                 record=recorded.extend,
                 resume=tuple(recorded),
                 max_steps=self.max_steps + bool(repair),  # the repair has a step of its own
                 settings={**resolution.settings, **asking_for(output)},
+                tokenizer=self.tokenizer,
             )
             return run.events(streaming=streaming)
 

@@ -390,7 +390,7 @@ class ActiveTurn(OpenTurn):
                     batch[-1] = replace(batch[-1], ends=ends)
             staged = batch[: len(batch) - len(drafts)]
             try:
-                items = self.write(batch, self._beside(step))
+                items = self.write(batch, self._beside(step) if step else None)
             except BaseException:
                 if id(batch) not in self._in_doubt:  # not written: the next append writes them
                     with self._staging:
@@ -398,7 +398,8 @@ class ActiveTurn(OpenTurn):
                         self._staged = [*again, *self._staged]
                     batch = None
                 raise
-            self.receipts.settle(step)
+            if step:
+                self.receipts.settle(step)
             if ends is not None and batch:
                 self._phase = "settled"
             added = items[len(staged) :]
