@@ -178,7 +178,10 @@ class Composer:
     def with_input(self, declared: Sequence[Slot], given: TurnInput) -> Slots:
         """Return the slots of one window with the input of the turn exactly once: in the first slot
         for it, else behind all slots. A list that shows the input is shown without it."""
-        shown, lists = given.taken_out_of([self._newest(slot) for slot in declared])
+        room = self.budget.remaining_input_tokens
+        read = [slot.messages for slot in declared]
+        read = [each.newest(room) if isinstance(each, TimelineMessages) else each for each in read]
+        shown, lists = given.taken_out_of(read)
         slots = self.slots()
         is_placed = not shown.messages
         for slot, messages in zip(declared, lists, strict=True):
@@ -192,12 +195,6 @@ class Composer:
         if not is_placed:
             slots.add("input", list(shown.messages))
         return slots
-
-    def _newest(self, slot: Slot) -> Sequence[MessageLike]:
-        messages = slot.messages
-        if isinstance(messages, TimelineMessages):
-            return messages.newest(self.budget.remaining_input_tokens)
-        return messages
 
     def add_run(self, slots: Slots, run: Sequence[Message], *, tier: Tier | None = None) -> Slots:
         """Add the run of the turn behind all slots, and return them."""

@@ -19,7 +19,7 @@ from weakref import WeakSet
 
 from muntin.core.message import Message
 from muntin.core.model_name import ModelName
-from muntin.core.report import Report, SlotReport
+from muntin.core.report import Report
 from muntin.core.usage import Usage
 from muntin.core.window import Window
 from muntin.errors import MuntinError
@@ -128,7 +128,13 @@ def composing(
             span.set_attributes({**asked, **_of_report(report)})
             for slot in report.slots:
                 if slot.status not in ("kept", "empty"):
-                    span.add_event(Names.LEFT_OUT, _left_out(slot))
+                    about: dict[str, str | int] = {
+                        Names.SLOT: slot.name,
+                        Names.STATUS: slot.status,
+                        Names.REASON: slot.reason or "",
+                        Names.LEFT_TOKENS: slot.tokens_asked - slot.tokens_kept,
+                    }
+                    span.add_event(Names.LEFT_OUT, about)
         if meters is not None:
             meters.window(model, report)
 
@@ -165,7 +171,13 @@ def calling(
             return
         span.set_attribute(Names.FINISH_REASONS, [reply.finish_reason])
         if usage != Usage():
-            span.set_attributes(_billed(usage))
+            billed = {
+                Names.INPUT_TOKENS: usage.input,
+                Names.OUTPUT_TOKENS: usage.output,
+                Names.CACHE_READ: usage.cache_read,
+                Names.CACHE_WRITE: usage.cache_write,
+            }
+            span.set_attributes(billed)
         if _wants_content():
             answer = {**_as_dict(reply.message), "finish_reason": reply.finish_reason}
             span.set_attribute(Names.OUTPUT_MESSAGES, _json([answer]))
@@ -334,29 +346,11 @@ def _of_report(report: Report) -> dict[str, Any]:
     return found
 
 
-def _left_out(slot: SlotReport) -> dict[str, Any]:
-    return {
-        Names.SLOT: slot.name,
-        Names.STATUS: slot.status,
-        Names.REASON: slot.reason or "",
-        Names.LEFT_TOKENS: slot.tokens_asked - slot.tokens_kept,
-    }
-
-
 def _compacted(report: Report) -> bool:
     """Say whether the window holds less than the conversation: of a list of messages, some are left
     out, or are shorter."""
     whole = ("kept", "empty", "excluded")
     return any(each.messages_asked > 1 and each.status not in whole for each in report.slots)
-
-
-def _billed(usage: Usage) -> dict[str, int]:
-    return {
-        Names.INPUT_TOKENS: usage.input,
-        Names.OUTPUT_TOKENS: usage.output,
-        Names.CACHE_READ: usage.cache_read,
-        Names.CACHE_WRITE: usage.cache_write,
-    }
 
 
 def _wants_content() -> bool:

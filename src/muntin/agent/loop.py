@@ -104,11 +104,6 @@ class Run(ABC):
         """Run users' functions in the block."""
         return nullcontext()
 
-    @property
-    def newest_usage(self) -> Usage:
-        """The usage of the newest answer."""
-        return self._usages[-1]
-
     async def events(self, *, streaming: bool) -> AsyncGenerator[Event, None]:
         """Run to the end. Without `streaming` the model is asked for whole answers."""
         reply = self._recorded_reply()

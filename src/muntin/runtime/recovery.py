@@ -179,15 +179,16 @@ class Reader:
     async def search_history(self, query: str) -> str:
         """Search what was said before. Each line begins with its position, from which
         load_timeline_range reads more."""
-        found = await run_in_store(self._session, lambda: self._found(query))
+        most = min(SEARCH_TOKENS, self.most or SEARCH_TOKENS)
+
+        def search() -> Recalled:
+            scope = before_turn(self._session, self._turn or 0, self._projection or None)
+            return recall(self._session, query, most, scope=scope)
+
+        found = await run_in_store(self._session, search)
         if found.trouble is not None:
             return f"Error: {found.trouble}"
         return found.text or "(nothing was found)"
-
-    def _found(self, query: str) -> Recalled:
-        scope = before_turn(self._session, self._turn or 0, self._projection or None)
-        most = min(SEARCH_TOKENS, self.most or SEARCH_TOKENS)
-        return recall(self._session, query, most, scope=scope)
 
     async def load_source_range(self, name: str, start: int, end: int, snapshot: str) -> str:
         """Read the characters from `start` to `end` of a source, as a marker named them."""
