@@ -21,26 +21,46 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from muntin.agent.loop import to_the_end
+from muntin.composer import Composer
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message
 from muntin.core.planning.slot import Trimming
 from muntin.errors import MuntinError, StoreError, TurnEnded, TurnLost
-from muntin.providers.model import Event, Finished, Reply
+from muntin.providers.model import Event, Finished, Model, Reply
+from muntin.runtime.embedding import Embeddings
 from muntin.runtime.reports import Receipts
 from muntin.runtime.run_rules import NO_RULES, RunRules
 from muntin.runtime.store_thread import run_in_store, store_away, while_dropped
+from muntin.runtime.summaries import Summaries
+from muntin.runtime.turn_queue import TurnQueue
 from muntin.timeline.entries import ContextEntry
 from muntin.timeline.items import Draft, Item, SideWrites, Status, Visibility
 from muntin.timeline.past import look
+from muntin.timeline.receipts import Bounds
 from muntin.timeline.session import LEASE, OpenTurn, Session
 
-if TYPE_CHECKING:
-    from muntin.runtime.app import App
-
 T = TypeVar("T")
+
+
+class TurnHost(Protocol):
+    """The parts of an app that a turn needs."""
+
+    queue: TurnQueue
+    report_bounds: Bounds
+    rules: RunRules
+    summaries: Summaries
+    embeddings: Embeddings
+
+    @property
+    def answering(self) -> Callable[[str | Model | None, str], Model]:
+        """Return the model meant by a name; the app's own for None."""
+
+    @property
+    def composer(self) -> Callable[..., Composer]:
+        """Return how windows for a model are made."""
 
 
 def nothing() -> None:
@@ -95,7 +115,7 @@ class ActiveTurn(OpenTurn):
 
     def __init__(
         self,
-        app: App,
+        app: TurnHost,
         session: Session,
         number: int | None = None,
         *,

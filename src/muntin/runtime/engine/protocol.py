@@ -10,12 +10,9 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from muntin.timeline.store import Store
-
-if TYPE_CHECKING:
-    from muntin.runtime.inbox import Registered
 
 # How often waiting turns are looked for, even without a notification.
 POLL_SECONDS = 1.0
@@ -35,6 +32,16 @@ class Again(Exception):
         self.after = after
 
 
+class Limits(Protocol):
+    """How the entities of a type are handled here: `at_once` of them side by side, where None is no
+    limit; types with a higher `priority` come first."""
+
+    @property
+    def at_once(self) -> int | None: ...
+    @property
+    def priority(self) -> int: ...
+
+
 class Host(Protocol):
     """The parts of an app that its engine uses."""
 
@@ -42,8 +49,8 @@ class Host(Protocol):
     store: Store
 
     @property
-    def handlers(self) -> Mapping[str, Registered]:
-        """The handlers of the types of entities that are known here, with their limits."""
+    def handlers(self) -> Mapping[str, Limits]:
+        """The types of entities that have a handler here, with their limits."""
 
     async def run(self, session: str, turn: int, *, sure: bool = False) -> int:
         """Handle the turns of a session up to and with this turn, each once it can be taken.
