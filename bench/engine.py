@@ -27,7 +27,7 @@ from muntin.runtime.engine import Embedded, as_engine
 from muntin.runtime.engine.jobs import queue_of
 from muntin.runtime.engine.worker import SETTINGS
 from muntin.timeline.store import open_store
-from muntin.timeline.store.sql import SqlStore
+from muntin.timeline.store.sql import Store
 from tests.reliability.server import Server, running_server
 
 # Workers and the server share them: with more workers than cores, these are what is measured.
@@ -133,7 +133,7 @@ def backlog(url: str, engine: str, seconds: float, number: int, wakes: int) -> f
         while store.backlog().running == 0:  # the time that programs take to start is not theirs
             time.sleep(0.002)
         began, left = time.perf_counter(), store.backlog().waiting
-        while store.waiting(limit=1):
+        while [info.id for info in store.sessions(waiting=True, limit=1)]:
             time.sleep(0.01)
         taken = time.perf_counter() - began
     for process in workers:
@@ -287,7 +287,7 @@ def _idle(server: Server, number: int, seconds: float) -> Iterator[Figure]:
 
 async def _prepared(url: str, engine: str) -> None:
     app = sender(url, engine)
-    assert isinstance(app.store, SqlStore)
+    assert isinstance(app.store, Store)
     await app.resume()
     app.store.sessions()
     await app.close()

@@ -37,7 +37,7 @@ from muntin import App, Message, Session, Source, Wake
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.entity_agent import Agent
 from muntin.testing import ScriptedModel
-from muntin.timeline.store.sql import SqlStore
+from muntin.timeline.store.sql import Store
 from tests.reliability.server import Server, running_server
 
 TRACES = Path(__file__).parent.parent / "tests" / "data" / "airline-traces.jsonl"
@@ -59,7 +59,7 @@ def spoken() -> Iterator[Message]:
             yield Message.from_dict({**given, "content": f"{given['content']} ({number})"})
 
 
-def fill(store: SqlStore, entity: str, items: int) -> None:
+def fill(store: Store, entity: str, items: int) -> None:
     """Put recorded conversations onto a timeline until it has so many items."""
     session, messages = Session(entity, store=store), spoken()
     for start in range(0, items, 2_000):
@@ -69,7 +69,7 @@ def fill(store: SqlStore, entity: str, items: int) -> None:
 class Commits:
     """Counts the writing transactions of a store."""
 
-    def __init__(self, store: SqlStore) -> None:
+    def __init__(self, store: Store) -> None:
         self.count = 0
         self._store = store
         self._transact = store.database.transact
@@ -86,7 +86,7 @@ class Commits:
         self._store.database.transact = self._transact  # type: ignore[method-assign]
 
 
-def entity_app(store: SqlStore, keep_reports: int) -> App:
+def entity_app(store: Store, keep_reports: int) -> App:
     """Return an app with two types of entities: the timeline in 8,000 tokens."""
     model = ScriptedModel(lambda window: TEXT[:200])
     app = App(store, model=model, keep_reports=keep_reports)
@@ -167,7 +167,7 @@ async def in_turns(works: Mapping[str, Work], rounds: int) -> dict[str, Taken]:
 class Wakes:
     """The wakes and turns that are measured on one store, by what is said of them."""
 
-    def __init__(self, store: SqlStore, items: int) -> None:
+    def __init__(self, store: Store, items: int) -> None:
         self._store = store
         self._apps = {keep: entity_app(store, keep) for keep in (0, 1_000)}
         for session in ("runs/0", "runs/1", "returns/1", "chat"):
@@ -213,8 +213,8 @@ class Wakes:
 
 async def on_sqlite(folder: Path, large: int, rounds: int, profiled: bool) -> list[Figure]:
     """Measure on SQLite; the same wake also on a short timeline."""
-    wakes = Wakes(SqlStore(f"sqlite:///{folder / 'large.db'}"), large)
-    small = Wakes(SqlStore(f"sqlite:///{folder / 'small.db'}"), 1_000)
+    wakes = Wakes(Store(f"sqlite:///{folder / 'large.db'}"), large)
+    small = Wakes(Store(f"sqlite:///{folder / 'small.db'}"), 1_000)
     await small.commits()
     counts = await wakes.commits()
     logged = sqlite_commits(folder / "wal.db", "WAL")
@@ -241,7 +241,7 @@ async def on_sqlite(folder: Path, large: int, rounds: int, profiled: bool) -> li
 
 async def on_postgres(server: Server, items: int, rounds: int) -> list[Figure]:
     """Measure on PostgreSQL."""
-    wakes = Wakes(SqlStore(server.url(server.new_database())), items)
+    wakes = Wakes(Store(server.url(server.new_database())), items)
     counts = await wakes.commits()
     logged = postgres_commits(server.url(server.new_database()))
     taken = await in_turns({**wakes.works, **bare(counts, logged)}, rounds)

@@ -45,7 +45,6 @@ from muntin.testing import ScriptedModel
 from muntin.timeline.session import Session
 from muntin.timeline.store import Store
 from muntin.timeline.store.memory import MemoryStore
-from muntin.timeline.store.sql import SqlStore
 
 BUDGET = 8_000
 # What should not grow at all, and what may grow with what is shown; both with room for noise.
@@ -175,7 +174,7 @@ def messages(folder: Path, short: bool) -> Iterator[Figure]:
     sessions = {}
     for size in sizes:
         print(f"a timeline of {size:,} messages ...", file=sys.stderr)
-        store = SqlStore(f"sqlite:///{folder / f'messages-{size}'}.db")
+        store = Store(f"sqlite:///{folder / f'messages-{size}'}.db")
         sessions[size] = Session("s", store=store, tokenizer="chars/4")
         fill(sessions[size], size)
 
@@ -279,7 +278,7 @@ def contexts(short: bool) -> Iterator[Figure]:
 
 def crowd(path: Path, number: int) -> None:
     """Fill a store with so many sessions of two turns, all like the first, by SQL."""
-    with SqlStore(f"sqlite:///{path}") as store:
+    with Store(f"sqlite:///{path}") as store:
         fill(Session("s-0000000", store=store, tokenizer="chars/4"), 8)
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA synchronous = OFF")
@@ -323,7 +322,7 @@ def sessions(folder: Path, short: bool) -> Iterator[Figure]:
     for size in sizes:
         path = folder / f"sessions-{size}.db"
         crowd(path, size)
-        stores[size] = SqlStore(f"sqlite:///{path}")
+        stores[size] = Store(f"sqlite:///{path}")
 
     def opening(size: int) -> int:
         session = Session(f"s-{size // 2:07}", store=stores[size], tokenizer="chars/4")
@@ -336,7 +335,7 @@ def sessions(folder: Path, short: bool) -> Iterator[Figure]:
     yield timed(f"list all in pages of {PAGE}, SQLite", "sessions", works, 3, LINEAR)
     works = {size: partial(paging, remembered(size)) for size in sizes}
     yield timed(f"list all in pages of {PAGE}, memory", "sessions", works, 3, LINEAR)
-    works = {size: partial(stores[size].waiting, limit=PAGE) for size in sizes}
+    works = {size: partial(stores[size].sessions, waiting=True, limit=PAGE) for size in sizes}
     yield timed("look for turns that wait", "sessions", works, rounds, FLAT)
     for store in stores.values():
         store.close()

@@ -21,12 +21,12 @@ from bench.measure import Figure, beside, memory, run
 from muntin import Slots, Tokens, Turns, user
 from muntin.core.counting.counter import CharsPerToken
 from muntin.timeline.session import Session
-from muntin.timeline.store.sql import SqlStore
+from muntin.timeline.store.sql import Store
 
 
 def reading(folder: Path, large: int) -> Iterator[Figure]:
     """Measure windows on a long session against the same on a short one."""
-    stores = [SqlStore(f"sqlite:///{folder / name}.db") for name in ("small", "large")]
+    stores = [Store(f"sqlite:///{folder / name}.db") for name in ("small", "large")]
     small, big = (Session("s", store=store) for store in stores)
     fill(small, 1_000)
     fill(big, large)
@@ -77,7 +77,7 @@ def write(connection: sqlite3.Connection, rows: dict[str, list[tuple[Any, ...]]]
 def appending(folder: Path, rounds: int) -> Iterator[Figure]:
     """Measure one durable turn against the same rows through bare sqlite3."""
     path = folder / "append.db"
-    session = Session("s", store=SqlStore(f"sqlite:///{path}"), tokenizer=CharsPerToken(4))
+    session = Session("s", store=Store(f"sqlite:///{path}"), tokenizer=CharsPerToken(4))
     fill(session, 4)
     rows = rows_of(path)
     connection = bare(folder / "bare.db", path)
@@ -116,7 +116,7 @@ def importing(folder: Path, items: int, rounds: int) -> Iterator[Figure]:
         for batch in batches:
             session.append(*batch)
 
-    store = SqlStore(f"sqlite:///{path}")
+    store = Store(f"sqlite:///{path}")
     ours()
     rows = rows_of(path)
     connection = bare(folder / "bare-import.db", path)

@@ -18,7 +18,7 @@ from muntin.core.planning.slot import Stepped
 from muntin.core.planning.slots import Slots
 from muntin.core.window import Window
 from muntin.testing import ScriptedModel
-from muntin.timeline.store.sql import SqlStore
+from muntin.timeline.store.sql import Store
 
 
 def windows(session: Session, trimming: Stepped, *, restart: bool = False) -> Iterator[Window]:
@@ -119,7 +119,7 @@ async def _turns(session: Session, folder: Path, rounds: int) -> tuple[float, fl
     seconds: dict[str, list[float]] = {name: [] for name in names}
     apps = {
         name: App(
-            SqlStore(f"sqlite:///{folder / file}.db"),
+            Store(f"sqlite:///{folder / file}.db"),
             model=ScriptedModel(lambda window: "It is done.", name=name),
             budget=session.budget,
             tokenizer=TOKENIZER,

@@ -35,7 +35,7 @@ def mcp_server(store: Store, session: str, projection: Projection | None = None)
     with needing("an MCP server needs: pip install 'muntin[mcp]'"):
         from mcp.server import MCPServer
         from mcp.types import ToolAnnotations
-    if store.session(session) is None:
+    if not store.sessions(id=session):
         raise InvalidInput(f"there is no session {shown(session)} in {store.name}")
     server: MCPServer[Any] = MCPServer("muntin", instructions="What was said in this conversation.")
     reading = ToolAnnotations(read_only_hint=True, open_world_hint=False)

@@ -23,7 +23,7 @@ from bench.runs.score import MODELS
 from bench.runs.script import script
 from bench.runs.table import places
 from muntin import Session
-from muntin.timeline.store.sql import SqlStore
+from muntin.timeline.store.sql import Store
 from tests.products import sample
 
 # The others take longer, and play what is played below.
@@ -120,7 +120,7 @@ def test_recall_finds_its_needles_and_facts_in_every_language():
 def test_a_store_of_many_sessions_is_one_that_muntin_reads(tmp_path):
     path = tmp_path / "crowd.db"
     scale.crowd(path, 7)
-    with SqlStore(f"sqlite:///{path}") as store:
+    with Store(f"sqlite:///{path}") as store:
         assert [info.id for info in store.sessions()] == [f"s-{n:07}" for n in range(7)]
         for info in store.sessions():
             assert len(list(Session(info.id, store=store).messages())) == 8

@@ -53,7 +53,7 @@ def test_its_sessions_are_the_recording_and_every_window_can_be_planned_again(he
             assert len(reports) == sum(role == "assistant" for role, _ in recorded)
             for record in reports:
                 plan = json.loads(record.plan)
-                window = read_plan(plan, partial(store.content, session)).window()
+                window = read_plan(plan, partial(store.content, session, "report")).window()
                 assert window.report.budget == budget
                 assert window.tokens == json.loads(record.report)["tokens"]
         kept = [json.loads(record.report) for record in store.reports("airline-small")]

@@ -423,7 +423,7 @@ def test_what_waited_is_marked_failed_unless_it_is_to_wake(here):
     assert "1 unfinished turn marked failed; with --wake they wait on" in said("import", "s.jsonl")
     assert "unfinished" not in said("import", "s.jsonl", "--as", "t", "--wake")
     with open_store() as store:
-        assert store.waiting() == ["t"]
+        assert [info.id for info in store.sessions(waiting=True)] == ["t"]
 
 
 def test_old_reports_are_forgotten_and_what_was_said_stays(here):
@@ -437,8 +437,8 @@ def test_old_reports_are_forgotten_and_what_was_said_stays(here):
     assert "1 report with 28 bytes forgotten" in said("prune", "--days", "30")
     with open_store() as store:
         assert [record.turn for record in store.reports("s")] == [2]
-        assert store.content("s", "k1") is None
-        assert store.content("s", "k2") == f"{secret}-2"
+        assert store.content("s", "report", "k1") is None
+        assert store.content("s", "report", "k2") == f"{secret}-2"
         assert len(store.read("s")) == 1
     assert shown("prune", "--megabytes", "0")["reports"] == 1
     said("vacuum")

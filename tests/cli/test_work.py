@@ -54,12 +54,12 @@ def test_it_takes_up_what_was_left_and_what_comes(folder):
         assert lines[1] == "Unfinished work was resumed: 1 session. Ctrl-C ends this.\n"
         store.append("e/2", [Draft("message", message=user("new"), opens="inbox")])
         end = time.monotonic() + 20
-        while not store.entries("e/2") and time.monotonic() < end:
+        while not store.read("e/2", live=True) and time.monotonic() < end:
             time.sleep(0.05)
         working.send_signal(signal.SIGINT)
         assert working.wait(20) == 0
-    assert [item.payload["content"] for item in store.entries("e/1")] == ["left"]
-    assert [item.payload["content"] for item in store.entries("e/2")] == ["new"]
+    assert [item.payload["content"] for item in store.read("e/1", live=True)] == ["left"]
+    assert [item.payload["content"] for item in store.read("e/2", live=True)] == ["new"]
     store.close()
 
 

@@ -58,7 +58,7 @@ async def sends(app: App, text: str) -> str:
     async with asyncio.timeout(60):
         while True:
             try:
-                turn = await asyncio.to_thread(app.store.turn, "e/1", item.turn)
+                (turn,) = await asyncio.to_thread(app.store.turns, "e/1", number=item.turn)
             except StoreError:
                 continue
             if turn is not None and turn.status == "completed":

@@ -144,7 +144,7 @@ def test_workers_killed_in_mid_wake_lose_double_and_leave_nothing(place, start_e
             time.sleep(0.1)
         assert sender.wait(300) == 0
         store = open_store(url)
-        wait_for(lambda: not store.waiting(), 90)
+        wait_for(lambda: not store.sessions(waiting=True), 90)
     finally:
         crew.end()
     noted = read_log(log)
@@ -184,7 +184,7 @@ def test_a_restart_of_the_server_stops_no_worker_and_leaves_nothing(
         time.sleep(1)
     assert sender.wait(120) == 0
     store = open_store(url)
-    wait_for(lambda: not store.waiting(), 90)
+    wait_for(lambda: not store.sessions(waiting=True), 90)
     assert all(process.poll() is None for process in crew.alive.values())
     for number in range(10):
         stored = [item.content for item in store.read(f"e/{number}") if item.kind == "message"]
@@ -217,7 +217,7 @@ def test_a_worker_that_hangs_is_followed_and_writes_nothing_when_it_comes_back(
     hung.send_signal(signal.SIGSTOP)
     other = start_engine("work", name="other", seconds=0.1, **given)
     store = open_store(url)
-    wait_for(lambda: not store.waiting(), 90)
+    wait_for(lambda: not store.sessions(waiting=True), 90)
     hung.send_signal(signal.SIGCONT)
     time.sleep(3)
     assert sender.wait(60) == 0
@@ -227,7 +227,7 @@ def test_a_worker_that_hangs_is_followed_and_writes_nothing_when_it_comes_back(
     assert [turn.status for turn in store.turns("e/0")] == ["completed"]
     # It works on, as another worker.
     start_engine("send", url=url, engine="procrastinate", entities=10, messages=1).wait(60)
-    wait_for(lambda: not store.waiting(), 90)
+    wait_for(lambda: not store.sessions(waiting=True), 90)
     store.close()
 
 

@@ -19,7 +19,7 @@ from muntin.runtime.ctx import Ctx, Wake
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import Draft, draft_of
 from muntin.timeline.store import open_store
-from muntin.timeline.store.sql import SqlStore
+from muntin.timeline.store.sql import Store
 from tests.faults.checks import check_entity
 from tests.faults.conftest import times
 
@@ -109,7 +109,7 @@ def test_a_fork_with_transactions_under_way_neither_hangs_nor_refuses_the_child(
     over = threading.Event()
     written = [0] * threads
 
-    with SqlStore(url) as store:
+    with Store(url) as store:
         store.append("s", asks("first"))
 
         def write(number: int) -> None:
@@ -139,6 +139,6 @@ def test_a_fork_with_transactions_under_way_neither_hangs_nor_refuses_the_child(
             assert said == [str(each) for each in range(written[number])]
 
 
-def _append(store: SqlStore, session: str) -> None:
+def _append(store: Store, session: str) -> None:
     for number in range(3):
         store.append(session, asks(str(number)))

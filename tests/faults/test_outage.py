@@ -365,7 +365,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
 
 def limit_pages(app: App, pages: int) -> None:
     """Have every connection of the store, also those to come, end at so many pages."""
-    database = app.store.database  # type: ignore[attr-defined]
+    database: Any = app.store.database
     set_up = type(database)._set_up
 
     def limited(connection: Any) -> None:

@@ -191,7 +191,7 @@ def send_to_a_slow_disk(
             await asyncio.sleep(0.1)
         await app.close()
 
-    from muntin.timeline.store.protocols import Backlog
+    from muntin.timeline.items import Backlog
 
     Database.transact = slow  # type: ignore[method-assign]
     asyncio.run(run())

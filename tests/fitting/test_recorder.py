@@ -21,7 +21,7 @@ from muntin.inspector.data import turns
 from muntin.inspector.plans import Plans
 from muntin.settings import counter_for
 from muntin.timeline import open_store
-from muntin.timeline.items import NoteKind, SideWrites
+from muntin.timeline.items import ContentKind, NoteKind, SideWrites
 from muntin.timeline.store.memory import MemoryStore
 from muntin.wire.lists import pieces_of
 from tests.fitting.talks import growing
@@ -208,8 +208,8 @@ class Busy(MemoryStore):
         self.until = 0.0
         self.rival = ThreadPoolExecutor(1)
 
-    def note(self, session: str, kind: NoteKind, name: str = "") -> str | None:
-        found = super().note(session, kind, name)
+    def content(self, session: str, kind: ContentKind | NoteKind, name: str = "") -> str | None:
+        found = super().content(session, kind, name)
         if (kind, name) == STEPS and time.monotonic() < self.until:
             self.tries += 1
             counted = SideWrites(notes={STEPS: f"[{self.tries + 10}, {{}}]"})
@@ -284,7 +284,7 @@ def test_an_async_hook_records_off_the_event_loop(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path}/s.db")
     fitter = Fitter(500, store=store)
     run(fitter.afit(pieces_of([{"role": "user", "content": "x"}]), conversation="c"))
-    assert store.session("c") is not None
+    assert store.sessions(id="c")
 
 
 def test_what_is_no_store_is_refused() -> None:

@@ -52,7 +52,7 @@ def planned(inspector: Inspector, budget: int, turn: int = TURN) -> Any:
     """Plan a kept window again, without the inspector."""
     record = Plans(inspector.store).record(LONG, turn, 1)
     store = inspector.store
-    plan = read_plan(json.loads(record.plan), lambda key: store.content(LONG, key))
+    plan = read_plan(json.loads(record.plan), lambda key: store.content(LONG, "report", key))
     return plan.at(budget).window()
 
 

@@ -24,7 +24,7 @@ from tests.inspector.sample import LONG
 @pytest.mark.parametrize("budget", [2_000, 3_000, 4_000, 5_000, 7_000, 12_000])
 def test_another_budget_is_what_the_planner_plans(plans, budget):
     record = plans.record(LONG, 20)
-    plan = read_plan(json.loads(record.plan), lambda key: plans.store.content(LONG, key))
+    plan = read_plan(json.loads(record.plan), lambda key: plans.store.content(LONG, "report", key))
     expected = plan.at(budget).window()
     told = what_if(plans, LONG, 20, None, budget)
     assert plain(told["report"]) == plain(expected.report.to_dict())
@@ -56,7 +56,7 @@ def test_the_smallest_budget_is_an_edge_and_none_below_it_will_do(slot):
     plan = json.loads(plans.record("s", 1).plan)
 
     def kept(budget: int) -> Any:
-        made = read_plan(plan, lambda key: store.content("s", key)).at(budget).window()
+        made = read_plan(plan, lambda key: store.content("s", "report", key)).at(budget).window()
         found = next(each for each in made.report.slots if each.index == slot)
         return None if made.over_budget else found
 

@@ -80,7 +80,7 @@ def test_what_was_given_up_is_listed_and_its_turn_says_so():
 def test_lines_hold_the_window_in_order_and_all_that_was_left_out(plans):
     record = plans.record(LONG, 20)
     plan = json.loads(record.plan)
-    direct = read_plan(plan, lambda key: plans.store.content(LONG, key)).window()
+    direct = read_plan(plan, lambda key: plans.store.content(LONG, "report", key)).window()
     told = messages(plans, LONG, 20, limit=100)
     shown = [each for each in told["lines"] if each["place"] is not None]
     assert [each["place"] for each in shown] == list(range(len(direct.messages)))
@@ -130,7 +130,7 @@ def test_a_window_whose_contents_are_gone_still_shows_its_report(monkeypatch):
     store = MemoryStore()
     kept = keep(store, "s", declare(1_000, past(3)))
     plans = Plans(store)
-    monkeypatch.setattr(store, "content", lambda session, key: None)
+    monkeypatch.setattr(store, "content", lambda session, kind, name: None)
     told = window(plans, "s", 1)
     assert told["report"] == plain(kept.report.to_dict())
     assert "no longer kept" in told["note"]

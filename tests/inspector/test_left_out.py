@@ -40,7 +40,7 @@ def dropped(store: MemoryStore) -> list[dict[str, Any]]:
 
 def kept_at(store: MemoryStore, slot: int, budget: int) -> bool:
     plan = json.loads(store.reports("s")[-1].plan)
-    window = read_plan(plan, lambda key: store.content("s", key)).at(budget).window()
+    window = read_plan(plan, lambda key: store.content("s", "report", key)).at(budget).window()
     return bool(window.report.slots[slot].tokens_kept)
 
 

@@ -115,7 +115,7 @@ WAYS = [on_the_loop, awaited, in_a_thread]
 def snapshot(app: App, session: str) -> Any:
     """Return all that a store knows of a session."""
     store = app.store
-    entries = [item.payload for item in store.entries(session)]
+    entries = [item.payload for item in store.read(session, live=True)]
     return store.read(session), store.turns(session), entries, len(store.reports(session))
 
 
@@ -225,7 +225,7 @@ def test_a_task_that_outlives_the_handler_is_told(make):
             await app.ask("e/1", "hi")
             with pytest.raises(MuntinError, match="is over"):
                 await tasks[0]
-            assert app.store.entries("e/1") == []
+            assert app.store.read("e/1", live=True) == []
 
     run(work())
 

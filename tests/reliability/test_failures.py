@@ -16,7 +16,7 @@ from muntin.core.message import user
 from muntin.errors import StoreError
 from muntin.timeline.items import Draft, Item, draft_of
 from muntin.timeline.store import Store, open_store
-from muntin.timeline.store.sql import SqlStore, database
+from muntin.timeline.store.sql import database
 
 PAGE = 4096
 
@@ -29,8 +29,8 @@ def address(file: Path) -> str:
     return f"sqlite:///{file}"
 
 
-def opened(file: Path) -> SqlStore:
-    return SqlStore(address(file))
+def opened(file: Path) -> Store:
+    return Store(address(file))
 
 
 def filled(file: Path, items: int = 50) -> Path:
@@ -111,7 +111,7 @@ def test_a_file_that_may_not_grow_refuses_whole_appends_and_goes_on_when_it_may(
 def test_a_read_only_file_can_be_read_and_says_why_it_cannot_be_written(file):
     filled(file)
     url = f"sqlite:///file:{file}?mode=ro&uri=true"
-    with SqlStore(url) as store:
+    with Store(url) as store:
         assert len(numbers(store)) == 50
         with pytest.raises(StoreError, match=r"readonly.*: it cannot be written") as refused:
             store.append("s", [asks("50 more")])

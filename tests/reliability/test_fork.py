@@ -7,7 +7,6 @@ from collections.abc import Callable
 from muntin.core.message import user
 from muntin.timeline.items import Draft, draft_of
 from muntin.timeline.store import Store
-from muntin.timeline.store.sql import SqlStore
 
 APPENDS = 50
 
@@ -36,7 +35,7 @@ def append(store: Store, who: str, appends: int = APPENDS) -> None:
 
 
 def test_parent_and_child_write_at_once_through_a_store_opened_before_the_fork(url):
-    with SqlStore(url) as store:
+    with Store(url) as store:
         append(store, "before", 1)
         child = fork(lambda: append(store, "child"))
         append(store, "parent")
@@ -58,7 +57,7 @@ def test_what_a_child_appends_stays_when_its_parent_closes_the_store_meanwhile(u
         append(store, "after", 3)
         os._exit(0)  # without closing: as if it were killed
 
-    with SqlStore(url) as store:
+    with Store(url) as store:
         append(store, "parent", 1)
         child = fork(work)
         os.close(child_says)  # so that reading ends with the child
@@ -69,6 +68,6 @@ def test_what_a_child_appends_stays_when_its_parent_closes_the_store_meanwhile(u
     assert os.waitpid(child, 0)[1] == 0
     for pipe in (child_waits, parent_says, parent_waits):
         os.close(pipe)
-    with SqlStore(url) as store:
+    with Store(url) as store:
         texts = [item.content for item in store.read("s")]
         assert texts == ["parent 0", "before 0", "after 0", "after 1", "after 2"]

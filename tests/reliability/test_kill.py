@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from muntin.core.message import assistant, user
 from muntin.timeline.session import Session
-from muntin.timeline.store.sql import SqlStore
+from muntin.timeline.store.sql import Store
 from tests.workers import Start
 
 KILLS = int(os.environ.get("MUNTIN_KILLS", "3"))
@@ -110,7 +110,7 @@ def test_a_kill_loses_nothing_acknowledged_and_leaves_nothing_half_written(
         told = kill_at_a_random_moment(start, url, session, chance, while_opening=while_opening)
         let_the_server_finish()
         before = time.monotonic()
-        with SqlStore(url) as store:
+        with Store(url) as store:
             log = Session(session, store=store)
             slowest = max(slowest, time.monotonic() - before)
             check_items(log, told)
@@ -121,7 +121,7 @@ def test_a_kill_loses_nothing_acknowledged_and_leaves_nothing_half_written(
         figures["acknowledged appends"] += len(told.appended)
     assert slowest < AT_ONCE
     assert figures["acknowledged appends"] >= KILLS - KILLS // 5 - 1
-    with SqlStore(url) as store:
+    with Store(url) as store:
         assert {info.id: info.items for info in store.sessions(limit=KILLS)} == heads
     if url.startswith("sqlite"):
         with sqlite3.connect(url.removeprefix("sqlite:///")) as file:
@@ -143,7 +143,7 @@ def statuses(log: Session) -> list[str]:
 
 def test_the_turn_of_a_living_process_stays_open_when_others_open_the_session(url, start):
     begin(start, url, "s")
-    with SqlStore(url) as store:
+    with Store(url) as store:
         assert statuses(Session("s", store=store)) == ["open"]
 
 
@@ -152,7 +152,7 @@ def test_the_turn_of_a_killed_process_is_failed_at_the_next_use_and_can_be_tried
     process.kill()
     # Dead, but not yet collected by its parent: dead all the same.
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    with SqlStore(url) as store:
+    with Store(url) as store:
         log = Session("s", store=store)
         asked = ["Book me a flight.", "To where?"]
         assert [message.text for message in log.messages()] == asked
@@ -164,13 +164,13 @@ def test_the_turn_of_a_killed_process_is_failed_at_the_next_use_and_can_be_tried
 
 
 def test_an_append_waits_for_the_disk_whatever_the_server_is_set_to(url, request):
-    SqlStore(url).close()
+    Store(url).close()
     if url.startswith("sqlite"):
         asked, expected = "PRAGMA synchronous", "2"  # FULL
     else:
         server, database = (request.getfixturevalue(name) for name in ("server", "database"))
         server.ask(f"ALTER DATABASE {database} SET synchronous_commit = off")
         asked, expected = "SHOW synchronous_commit", "on"
-    with SqlStore(url) as store:
+    with Store(url) as store:
         rows = store.database.query(asked)
         assert [[str(value) for value in row] for row in rows] == [[expected]]

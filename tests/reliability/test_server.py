@@ -14,7 +14,7 @@ from muntin.errors import InvalidInput, StoreError
 from muntin.timeline.items import Draft, draft_of
 from muntin.timeline.session import Session
 from muntin.timeline.store import open_store
-from muntin.timeline.store.sql import SqlStore
+from muntin.timeline.store.sql import Store
 from muntin.timeline.store.sql import database as module
 from tests.reliability.server import GUARDED, PASSWORD, SUPERUSER, Server
 
@@ -36,7 +36,7 @@ def asks(text: str) -> Draft:
 
 
 def test_a_server_that_goes_away_is_an_error_and_its_return_is_noticed(server, address):
-    with SqlStore(address) as store:
+    with Store(address) as store:
         store.append("s", [asks("before")])
         server.stop("immediate")
         try:
@@ -60,7 +60,7 @@ def test_a_server_that_crashes_under_a_writer_keeps_every_acknowledged_append(se
     begun = threading.Event()
 
     def write() -> None:
-        with SqlStore(address) as store:
+        with Store(address) as store:
             try:
                 for number in range(1_000_000):
                     store.append("s", [asks(f"{number} a"), asks(f"{number} b")])
@@ -77,7 +77,7 @@ def test_a_server_that_crashes_under_a_writer_keeps_every_acknowledged_append(se
     server.start()
     assert not writer.is_alive()
     assert "is the server running" in str(errors[0])
-    with SqlStore(address) as store:
+    with Store(address) as store:
         items = store.read("s")
         assert [item.position for item in items] == list(range(1, len(items) + 1))
         # The one that was on its way may have been stored before it could be acknowledged.
@@ -89,7 +89,7 @@ def test_a_server_that_crashes_under_a_writer_keeps_every_acknowledged_append(se
 
 
 def test_a_turn_whose_store_went_away_is_there_as_far_as_it_was_acknowledged(server, address):
-    with SqlStore(address) as store:
+    with Store(address) as store:
         log = Session("s", store=store)
         try:
             with pytest.raises(StoreError), log.turn() as turn:  # noqa: PT012
@@ -159,21 +159,21 @@ def test_missing_rights_are_named_and_once_granted_the_store_works(server, datab
         open_store(url)
     assert PASSWORD not in str(refused.value)
     server.ask(f"ALTER DATABASE {database} OWNER TO {GUARDED}")
-    with SqlStore(url) as store:
+    with Store(url) as store:
         assert store.append("s", [asks("now")])[0].position == 1
     server.ask(f"REASSIGN OWNED BY {GUARDED} TO {SUPERUSER}", database)
 
 
 def test_a_server_that_takes_no_writes_still_reads(server, database, address):
-    with SqlStore(address) as store:
+    with Store(address) as store:
         store.append("s", [asks("before")])
     server.ask(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
-    with SqlStore(address) as store:
+    with Store(address) as store:
         with pytest.raises(StoreError, match="takes no writes"):
             store.append("s", [asks("refused")])
         assert [item.content for item in store.read("s")] == ["before"]
     server.ask(f"ALTER DATABASE {database} SET default_transaction_read_only = off")
-    with SqlStore(address) as store:
+    with Store(address) as store:
         assert store.append("s", [asks("after")])[0].position == 2
 
 
@@ -192,7 +192,7 @@ def test_tables_of_a_newer_version_are_refused(server, database, address):
 
 def test_a_session_locked_for_too_long_is_an_error_and_others_work_meanwhile(address, monkeypatch):
     monkeypatch.setattr(module, "BUSY_SECONDS", 0.2)
-    with SqlStore(address) as store, psycopg.connect(address) as other:
+    with Store(address) as store, psycopg.connect(address) as other:
         store.append("s", [asks("before")])
         other.execute("SELECT * FROM muntin_sessions FOR UPDATE")
         with pytest.raises(StoreError, match="lock timeout: another process held it"):
@@ -204,7 +204,7 @@ def test_a_session_locked_for_too_long_is_an_error_and_others_work_meanwhile(add
 
 
 def test_a_connection_the_server_closed_is_replaced_before_it_is_used(server, database, address):
-    with SqlStore(address) as store:
+    with Store(address) as store:
         store.append("s", [asks("before")])
         server.ask(
             f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'"

@@ -10,7 +10,6 @@ import time
 import pytest
 
 from muntin.timeline.store import Store
-from muntin.timeline.store.sql import SqlStore
 
 WRITERS, APPENDS = map(int, os.environ.get("MUNTIN_WRITERS", "2x200").split("x"))
 MESSAGES = 2
@@ -59,7 +58,7 @@ def test_writers_at_once_lose_and_double_and_reorder_nothing(url, start, session
     took = time.monotonic() - before
 
     assert sum(map(len, told.values())) == WRITERS * APPENDS
-    with SqlStore(url) as store:
+    with Store(url) as store:
         assert {info.id for info in store.sessions(limit=sessions + 1)} == set(told)
         for session in told:
             check_session(store, session, told[session])

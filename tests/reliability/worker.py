@@ -16,10 +16,10 @@ from typing import Any
 from muntin.core.message import assistant, user
 from muntin.errors import StoreError
 from muntin.fitting import Fitter
-from muntin.timeline.items import NoteKind, draft_of
+from muntin.timeline.items import ContentKind, NoteKind, draft_of
 from muntin.timeline.session import Session
 from muntin.timeline.store import open_store
-from muntin.timeline.store.sql import SqlStore
+from muntin.timeline.store.sql import Store
 from muntin.wire.lists import pieces_of
 
 
@@ -54,13 +54,13 @@ def begin_a_turn(url: str, session: str) -> None:
         sys.stdin.read()
 
 
-class SlowStore(SqlStore):
+class SlowStore(Store):
     """A store whose readers take some time until they write."""
 
     pause = 0.03
 
-    def note(self, session: str, kind: NoteKind, name: str = "") -> str | None:
-        found = super().note(session, kind, name)
+    def content(self, session: str, kind: ContentKind | NoteKind, name: str = "") -> str | None:
+        found = super().content(session, kind, name)
         time.sleep(self.pause)
         return found
 

@@ -93,7 +93,7 @@ def test_another_process_finishes_the_wake_and_repeats_no_finished_call(
         assert messages[-1].text == "All done."
         assert sum(item.kind == "run" for item in items) == 1
         assert [turn.status for turn in store.turns("e/1")] == ["completed"]
-        assert [item.payload["content"] for item in store.entries("e/1")] == ["job"]
+        assert [item.payload["content"] for item in store.read("e/1", live=True)] == ["job"]
     check_windows(log)
 
 

@@ -206,7 +206,7 @@ def test_entries_are_durable_before_the_next_step_of_the_model(tmp_path):
 
     def ask(window: Any) -> str:
         with open_store(url) as other:
-            seen.append([item.payload["content"] for item in other.entries("e/1")])
+            seen.append([item.payload["content"] for item in other.read("e/1", live=True)])
         return "ok"
 
     async def handler(ctx: Ctx) -> None:

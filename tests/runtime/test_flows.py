@@ -193,7 +193,7 @@ def test_invalid_input_changes_nothing_and_says_what_is_wrong(wrong, words):
     assert str(caught.value).startswith("action 'chat' of flow 'chat-app': invalid input: ")
     assert words in str(caught.value)
     assert model.windows == []
-    assert app.store.session("s") is None
+    assert app.store.sessions(id="s") == []
 
 
 def test_what_the_generator_does_not_accept_changes_nothing_either():
@@ -209,7 +209,7 @@ def test_what_the_generator_does_not_accept_changes_nothing_either():
             InvalidInput, match="generator 'g': invalid input: city: Field required"
         ):
             run(made.run("go", {"message": "hi"}, session="s", app=app))
-    assert app.store.session("s") is None
+    assert app.store.sessions(id="s") == []
 
 
 def test_the_generators_own_model_sees_the_actions_input():
@@ -238,7 +238,7 @@ def test_a_user_message_that_fails_or_is_no_user_message_changes_nothing():
         say(lambda: 3)
     with pytest.raises(InvalidInput, match="must be a user message, not 'system'"):
         say(lambda: Message("system", "x"))
-    assert app.store.session("s") is None
+    assert app.store.sessions(id="s") == []
 
 
 # History.

@@ -31,7 +31,7 @@ def handled(log: Path) -> int:
 
 def settled(url: str) -> bool:
     with open_store(url) as store:
-        return not store.waiting(limit=1)
+        return not store.sessions(waiting=True, limit=1)
 
 
 def wait_until(done: object, what: str) -> None:

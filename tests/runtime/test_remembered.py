@@ -18,11 +18,11 @@ from muntin.core.parts import Reasoning, Text
 from muntin.core.planning.slots import Slots
 from muntin.testing import ScriptedModel
 from muntin.timeline import project
-from muntin.timeline.items import Draft, Visibility, draft_of
+from muntin.timeline.items import Draft, SideWrites, Visibility, draft_of
 from muntin.timeline.past import TimelineMessages
 from muntin.timeline.recall.stored import recall
 from muntin.timeline.store import rows
-from muntin.timeline.store.sql import SqlStore
+from muntin.timeline.store.sql import Store
 from tests.products import sample
 from tests.words import look
 
@@ -45,10 +45,10 @@ def nothing_remembered() -> Iterator[None]:
         yield
 
 
-def seen(store: SqlStore, **given: Any) -> Any:
+def seen(store: Store, **given: Any) -> Any:
     """Return all that a window shows of a timeline, its report, and what is recalled."""
     session = Session("s", store=store, mend=False)
-    turn = (info.turns if (info := store.session("s")) else 0) + 1
+    turn = (info.turns if (info := next(iter(store.sessions(id="s")), None)) else 0) + 1
     told: list[Any] = []
     for tokens in (60, 1_000_000):
         messages = TimelineMessages(session, turn, **given).newest(tokens)
@@ -99,10 +99,10 @@ def ran(session: Session, chance: random.Random) -> None:
             raise RuntimeError("the handler failed")
 
 
-def change(store: SqlStore, chance: random.Random) -> None:
+def change(store: Store, chance: random.Random) -> None:
     """Change a session in one of the ways in which anybody may."""
     session = Session("s", store=store, mend=False)
-    info = store.session("s")
+    info = next(iter(store.sessions(id="s")), None)
     last = info.items if info else 1
     ways: list[Callable[[], object]] = [
         lambda: session.append(*spoken(chance)),
@@ -110,7 +110,9 @@ def change(store: SqlStore, chance: random.Random) -> None:
         lambda: session.insert_context(f"e{chance.randrange(2)}", name="n", content=WORDS[0]),
         lambda: session.remove_context(f"e{chance.randrange(2)}"),
         lambda: session.hide(chance.randint(1, last)),
-        lambda: store.count("s", {chance.randint(1, last): {"other": chance.randrange(9)}}),
+        lambda: store.put(
+            "s", SideWrites(counts={chance.randint(1, last): {"other": chance.randrange(9)}})
+        ),
         lambda: store.prune(before=None, most=0),
         lambda: store.delete("s") if chance.random() < 0.3 else None,
     ]
@@ -121,7 +123,7 @@ def change(store: SqlStore, chance: random.Random) -> None:
 @pytest.mark.parametrize("seed", sample(range(6)))
 def test_a_process_that_remembers_sees_what_one_sees_that_does_not(seed, lasting_url):
     chance = random.Random(seed)
-    with SqlStore(lasting_url) as ours, SqlStore(lasting_url) as theirs:
+    with Store(lasting_url) as ours, Store(lasting_url) as theirs:
         for _ in range(25):
             for _ in range(chance.randint(1, 3)):
                 change(chance.choice([ours, theirs]), chance)
@@ -137,7 +139,7 @@ def test_a_process_that_remembers_sees_what_one_sees_that_does_not(seed, lasting
             _spoil(ours)
 
 
-def _spoil(store: SqlStore) -> None:
+def _spoil(store: Store) -> None:
     """Change all that a reader is given: it is the reader's own."""
 
     def spoiled(item: Any) -> None:
@@ -156,7 +158,7 @@ def _spoil(store: SqlStore) -> None:
 
 
 def test_the_same_messages_come_back_turn_after_turn(lasting_url):
-    with SqlStore(lasting_url) as store:
+    with Store(lasting_url) as store:
         session = Session("s", store=store)
         for number in range(20):
             session.append(Message("user", f"question {number}"), Message("assistant", "yes"))
@@ -186,7 +188,7 @@ session = Session("s", store=sys.argv[1])
     ],
 )
 def test_what_another_process_changed_is_seen(change, lasting_url):
-    with SqlStore(lasting_url) as store:
+    with Store(lasting_url) as store:
         session = Session("s", store=store)
         for number in range(3):
             session.append(Message("user", f"question {number}"), Message("assistant", "yes"))
@@ -220,7 +222,7 @@ def test_windows_are_the_same_with_and_without_what_is_remembered(door, tmp_path
 
         asyncio.run(work())
         told = [([m.to_dict() for m in w.messages], w.tokens) for w in model.windows]
-        with SqlStore(f"sqlite:///{tmp_path / name}") as store:
+        with Store(f"sqlite:///{tmp_path / name}") as store:
             (session,) = store.sessions()
             reports = [(each.report, each.plan) for each in store.reports(session.id)]
             kept = [(i.position, i.kind, i.turn, i.message) for i in store.read(session.id)]

@@ -40,7 +40,7 @@ def plans(app: App, session: str) -> list[dict[str, Any]]:
 def again(app: App, session: str, record: Record, budget: int | None = None) -> Window:
     """Plan a kept window again."""
     plan = json.loads(record.plan)
-    made = read_plan(plan, lambda key: app.store.content(session, key))
+    made = read_plan(plan, lambda key: app.store.content(session, "report", key))
     return (made if budget is None else made.at(budget)).window()
 
 
@@ -122,7 +122,7 @@ def test_a_window_that_could_not_be_sent_is_not_the_one_before_the_next(door, la
     model = ScriptedModel(lambda window: "ok", name="anthropic/claude-sonnet-4-6")
 
     def kept(app: App) -> list[str | None]:
-        return [app.store.note(each.id, "frontier", "window") for each in app.store.sessions()]
+        return [app.store.content(each.id, "frontier", "window") for each in app.store.sessions()]
 
     async def work() -> None:
         async with App(lasting_url, model=model) as app:
@@ -203,10 +203,10 @@ def test_contents_no_report_names_are_forgotten_and_those_still_named_are_not(st
             still = {key for slot in plan["slots"] for key in slot["messages"]}
             assert keys & still  # the rules
             for key in still:
-                assert app.store.content("c", key) is not None
+                assert app.store.content("c", "report", key) is not None
             gone = keys - still
             assert gone
-            assert all(app.store.content("c", key) is None for key in gone)
+            assert all(app.store.content("c", "report", key) is None for key in gone)
 
     run(work())
 
@@ -235,7 +235,7 @@ def test_content_is_kept_once_however_many_windows_show_it():
     keys = [key for plan in plans(app, "c") for slot in plan["slots"] for key in slot["messages"]]
     # ten windows of 1, 3, 5 ... 19 messages, of 20 different ones but the last answer
     assert len(keys) == 100
-    kept = {app.store.content("c", key) for key in set(keys)}
+    kept = {app.store.content("c", "report", key) for key in set(keys)}
     assert len(kept) == len(set(keys))
     assert sum("message 0" in (text or "") for text in kept) <= 2
 
@@ -360,7 +360,7 @@ def test_a_stepped_window_is_planned_again_as_it_was(tmp_path):
                 tuple(
                     message.text
                     for message in read_plan(
-                        json.loads(record.plan), lambda key: app.store.content("c", key)
+                        json.loads(record.plan), lambda key: app.store.content("c", "report", key)
                     )
                     .window()
                     .messages
@@ -428,7 +428,7 @@ def test_a_window_that_grows_puts_little_beside_the_one_before(tmp_path):
             for word in ("two", "three", "four"):
                 await talk(app, word)
                 statement = "SELECT COUNT(*), SUM(size) FROM muntin_contents"
-                sizes.append(app.store.database.query(statement)[0])  # type: ignore[attr-defined]
+                sizes.append(app.store.database.query(statement)[0])
             assert before.reports == 0
             assert sizes[-1][0] - sizes[0][0] < 20
             assert sizes[-1][1] - sizes[0][1] < 50_000
@@ -570,7 +570,7 @@ def test_sizes_of_a_kept_report_belong_to_their_messages_though_little_was_read(
     for record, window in zip(records, model.windows[-len(records) :], strict=True):
         made = read_plan(
             json.loads(record.plan),
-            lambda key: app.store.content("c", key),
+            lambda key: app.store.content("c", "report", key),
             report=json.loads(record.report),
         )
         assert made.window().messages == window.messages

@@ -8,7 +8,7 @@ from datetime import timedelta
 from muntin import user
 from muntin.timeline.clock import boot_id, machine_now, monotonic_micros, new_anchor
 from muntin.timeline.items import draft_of
-from muntin.timeline.store.sql import SqlStore
+from muntin.timeline.store.sql import Store
 
 PROGRAM = """
 import sys, time
@@ -29,7 +29,7 @@ def test_the_clock_does_not_go_back_with_the_wall_clock(monkeypatch):
 
 def test_a_process_with_another_wall_clock_has_the_same_time_of_a_file(tmp_path):
     url = f"sqlite:///{tmp_path / 's.db'}"
-    with SqlStore(url) as store:
+    with Store(url) as store:
         store.append("s", [draft_of(user("hello"), opens="inbox")])
         taken = store.take("s", "me", timedelta(0))
         assert taken is not None

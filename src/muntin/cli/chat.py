@@ -106,8 +106,8 @@ def chat(
         talk = _Talk(runner, app.conversation(id, strategy=strategy), as_json)
         by_hand = sys.stdin.isatty() and not as_json
         if by_hand:
-            info = app.store.session(id)
-            before = f", goes on after {many(info.turns, 'turn')}" if info else ""
+            infos = app.store.sessions(id=id)
+            before = f", goes on after {many(infos[0].turns, 'turn')}" if infos else ""
             note(f"{model} · session {id} in {app.store.name}{before}")
             note("/help lists what else can be typed; Ctrl-C stops an answer, Ctrl-D leaves")
         failed = talk.run()

@@ -212,9 +212,13 @@ def _store(url: str | None) -> Iterator[Check]:
             count = f"{sessions:,}" if sessions < 1_000 else "1,000 or more"
             yield Check("store", store.name, "ok", f"{tables}sessions: {count}")
             yield from _wakes(store)
-            for session, turn in store.gave_up(limit=_GAVE_UP):
-                detail = f"turn {turn} was given up; try it again by hand: "
-                yield Check("gave up", session, "broken", f"{detail}Session.try_again({turn})")
+            for info in store.sessions(gave_up=True, limit=_GAVE_UP):
+                for turn in reversed(store.turns(info.id, status="failed")):
+                    if turn.reason != "gave_up":
+                        continue
+                    detail = f"turn {turn.number} was given up; try it again by hand: "
+                    advice = f"{detail}Session.try_again({turn.number})"
+                    yield Check("gave up", info.id, "broken", advice)
     except MuntinError as error:
         state: State = "missing" if url is None and isinstance(error, MissingExtra) else "broken"
         is_default = url is None and isinstance(error, StoreError)

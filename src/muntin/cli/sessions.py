@@ -251,13 +251,13 @@ def vacuum(store: At = DEFAULT_URL, as_json: AsJson = False) -> None:
 
 def _session(store: Store, id: str) -> SessionInfo:
     """Return the facts about a session that must exist."""
-    info = store.session(id)
-    if info is None:
+    infos = store.sessions(id=id)
+    if not infos:
         at = "" if store.name == DEFAULT_URL else f" --store {store.name}"
         raise InvalidInput(
             f"{store.name}: there is no session {id!r}; see `muntin sessions list{at}`"
         )
-    return info
+    return infos[0]
 
 
 def _all_sessions(store: Store, limit: int = sys.maxsize) -> Iterator[SessionInfo]:

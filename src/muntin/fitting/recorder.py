@@ -71,7 +71,7 @@ class Recorder:
 
     def frontier(self, session: str) -> dict[str, Any] | None:
         """Return the frontier of the newest window of a session, or None."""
-        found = _json(self.store.note(session, *FRONTIER))
+        found = _json(self.store.content(session, *FRONTIER))
         return found if isinstance(found, dict) else None
 
     def new_in(self, session: str, talk: Talking) -> list[Message]:
@@ -193,7 +193,7 @@ class Recorder:
         with self._locks[hash(session) % len(self._locks)]:
             for attempt in range(_TRIES):
                 # Read first, so that a later write of another process is noticed.
-                steps = _Steps.read(self.store.note(session, *STEPS))
+                steps = _Steps.read(self.store.content(session, *STEPS))
                 try:
                     return write(steps)
                 except Overtaken as error:

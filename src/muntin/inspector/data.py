@@ -59,14 +59,18 @@ def sessions(plans: Plans, *, search: str = "", offset: int = 0) -> dict[str, An
     scanned = len(infos)
     if search:
         infos = [info for info in infos if search.casefold() in info.id.casefold()]
-        named = store.session(search) if len(search) <= 500 and "\x00" not in search else None
-        if named is not None and named not in infos:  # a session beyond the scanned ones
-            infos.append(named)
+        named = store.sessions(id=search) if len(search) <= 500 and "\x00" not in search else []
+        infos += [info for info in named if info not in infos]  # a session beyond the scanned ones
     return {
         "store": store.name,
         "sessions": [_info(info) for info in infos[offset : offset + PAGE]],
         "total": len(infos),
-        "gave_up": [{"session": id, "turn": turn} for id, turn in store.gave_up(limit=PAGE)],
+        "gave_up": [
+            {"session": info.id, "turn": turn.number}
+            for info in store.sessions(gave_up=True, limit=PAGE)
+            for turn in reversed(store.turns(info.id, status="failed"))
+            if turn.reason == "gave_up"
+        ],
         "scanned": SCANNED if scanned >= SCANNED else None,
     }
 
@@ -128,7 +132,7 @@ def turns(
 def usage(plans: Plans, session: str) -> dict[str, Any]:
     """Return the usage of a session, answers and summaries apart, also in words."""
     store, id = plans.store, session_info(plans, session).id
-    used = usage_of(store.read(id)).and_in_vain(store.note(id, *FAILED_SUMMARY_USAGE))
+    used = usage_of(store.read(id)).and_in_vain(store.content(id, *FAILED_SUMMARY_USAGE))
     return {**asdict(used), "words": list(used.words())}
 
 
@@ -167,7 +171,7 @@ def _title(plans: Plans, session: str, plan: Mapping[str, Any]) -> str:
     if not inputs:
         return ""
     name = inputs[-1]["messages"][-1]
-    text = plans.store.content(session, name) if isinstance(name, str) else None
+    text = plans.store.content(session, "report", name) if isinstance(name, str) else None
     if text is None or len(text) > MOST_TEXT:
         return ""
     content = json.loads(text).get("content")

@@ -137,7 +137,7 @@ class Plans:
 
         def content(name: str) -> str | None:
             nonlocal size, longest
-            text = self.store.content(key.session, name)
+            text = self.store.content(key.session, "report", name)
             size += len(text or "")
             longest = max(longest, len(text or ""))
             return text

@@ -27,10 +27,10 @@ SCANNED, _NAME = 5_000, 2_000
 
 def session_info(plans: Plans, session: str) -> SessionInfo:
     """Return the facts about a session that must exist."""
-    info = plans.store.session(check_session_id(session))
-    if info is None:
+    infos = plans.store.sessions(id=check_session_id(session))
+    if not infos:
         raise InvalidInput(f"there is no session {session[:_NAME]!r}")
-    return info
+    return infos[0]
 
 
 def scan(plans: Plans) -> list[SessionInfo]:

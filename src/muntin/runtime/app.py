@@ -424,11 +424,11 @@ class App:
 
     async def timers(self, entity: str) -> list[Timer]:
         """Return the wakes of an entity that are still to come, the next first."""
-        return await asyncio.to_thread(self.store.timers.of, entity)
+        return await asyncio.to_thread(self.store.timers, entity)
 
     async def drop_timer(self, entity: str, id: str) -> bool:
         """Cancel a wake at a time; False if there is none, or it has come."""
-        return await asyncio.to_thread(self.store.timers.drop, entity, id)
+        return await asyncio.to_thread(self.store.drop_timer, entity, id)
 
     async def cancel(self, entity: str, turn: int) -> bool:
         """Cancel a wake that waits or runs, in any process; False if it is over.

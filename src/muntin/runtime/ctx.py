@@ -183,8 +183,9 @@ class Ctx:
         budget, by_name = (sources.budget, sources.by_name) if sources is not None else (0, {})
         for source in by_name.values():
             if isinstance(source.content, TimelineMessages):
-                shown = session.store.reach(session.id, source.max or budget)
-                scope = scope if shown is None else replace(scope, before=shown.position)
+                weight = source.max or budget
+                for shown in session.store.read(session.id, weight=weight, oldest=1):
+                    scope = replace(scope, before=shown.position)
             elif source.content == self.relevant:
                 most = source.max or most
         if query is None:

@@ -120,11 +120,12 @@ class EntityRunner:
     async def _look_for_reply(self, entity: str, turn: int) -> None:
         """Notify the waiters if the store says that another process has ended the turn."""
         session = self._session(entity)
-        stored = await run_in_store(session, partial(session.store.turn, entity, turn))
-        if stored is None or stored.status == "failed":
+        turns = await run_in_store(session, partial(session.store.turns, entity, number=turn))
+        status = turns[0].status if turns else "failed"
+        if status == "failed":
             failed = MuntinError(f"turn {turn} of {entity!r} failed in another process")
             self._notify_waiters(entity, turn, failed)
-        elif stored.status == "completed":
+        elif status == "completed":
             read = partial(session.store.read, entity, first_turn=turn, last_turn=turn)
             messages = [
                 m for item in await run_in_store(session, read) for m in default_messages(item)
@@ -164,8 +165,8 @@ class EntityRunner:
             while last < turn:
                 handled = await self._handle_next(opened, sure)
                 if handled is None:
-                    found = await run_in_store(opened, partial(opened.store.turn, session, turn))
-                    if found is not None and found.status in UNSETTLED:
+                    read = partial(opened.store.turns, session, number=turn)
+                    if any(each.status in UNSETTLED for each in await run_in_store(opened, read)):
                         raise Again(f"turn {turn} of {session!r} cannot be taken yet", BUSY_SECONDS)
                     break
                 last = handled

@@ -169,12 +169,12 @@ class Inbox:
         if handler.every is not None:
             now = datetime.now(UTC)
             timer = Timer(session, EVERY, handler.every.after(now, now), every=handler.every.text)
-            self._app.store.timers.put_in(tx, timer, new=True)
+            self._app.store.put_timer(timer, new=True, tx=tx)
 
     def _refuse_too_much(self, entity: str) -> None:
         """Refuse a message for which the entity, or the app, has no room."""
         most = self.handler(entity).max_pending
-        if most is not None and self._app.store.pending(entity, most) >= most:
+        if most is not None and self._app.store.backlog(entity, most=most).messages >= most:
             raise Overloaded(f"{entity!r} has {most} waiting, and may have no more (max_pending)")
         most = self._max_pending
         if most is None:
@@ -191,11 +191,12 @@ class Inbox:
         store = self._app.store
 
         def settle() -> str | None:
-            stored = store.turn(entity, turn)
-            if stored is None or stored.status not in UNSETTLED:
-                return None
-            is_settled = store.settle(entity, turn, "failed", reason="cancelled")
-            return stored.status if is_settled else None
+            for stored in store.turns(entity, number=turn):
+                if stored.status in UNSETTLED and store.settle(
+                    entity, turn, "failed", reason="cancelled"
+                ):
+                    return stored.status
+            return None
 
         status = await run_in_store(self._session(entity), settle)
         if status == "open":  # a waiting turn is settled now, and never begins
@@ -231,7 +232,7 @@ class Inbox:
         timer = Timer(entity, name, at or EPOCH, copy_json(payload, "payload of a wake"), meta)
         until = while_dropped()
         await retry(self._engine.ready, until)
-        put = partial(self._app.store.timers.put, timer, after=span)
+        put = partial(self._app.store.put_timer, timer, after=span)
         stored = await run_in_store(self._session(entity), put, until)
         self._engine.start()
         return stored
@@ -249,20 +250,11 @@ class Inbox:
     async def release(self) -> float:
         """Release the timers that are due; return in how many seconds to look again."""
         begun: dict[str, int] = {}
-        timers, kinds = self._app.store.timers, list(self._handlers)
-
-        def work() -> float:
-            pause = timers.next(kinds)
-            if pause is None or pause > 0:  # mostly none is due, and nothing is written
-                return math.inf if pause is None else pause
-            begin = partial(self._begin, begun)
-            timers.release(kinds, self._release, most=RELEASED, begun=begin)
-            return 0.0
-
-        pause = await asyncio.to_thread(work)
+        release = partial(self._app.store.release, most=RELEASED, begun=partial(self._begin, begun))
+        pause = await asyncio.to_thread(release, list(self._handlers), self._release)
         if begun:
             self._stored(begun)
-        return pause
+        return math.inf if pause is None else pause
 
     def _release(self, timer: Timer, now: datetime) -> Released:
         """Return the item of a timer that is due, and when the timer is due again."""

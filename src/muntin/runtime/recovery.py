@@ -196,7 +196,7 @@ class Reader:
             return "Error: start must be at least 0 and not after end."
         content = self._session.store.content
         whole = await run_in_store(
-            self._session, lambda: content(self._session.id, snapshot, kind="source")
+            self._session, lambda: content(self._session.id, "source", snapshot)
         )
         if whole is None:
             return f"Error: no snapshot {snapshot!r} of source {name!r} is kept."

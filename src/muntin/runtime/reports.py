@@ -49,7 +49,7 @@ class Receipts:
         if line not in self._newest:
             session = self._turn.session
             self._newest[line] = None
-            text = session.store.note(session.id, "frontier", line)
+            text = session.store.content(session.id, "frontier", line)
             with suppress(InvalidInput, ValueError):  # written by another version: begin anew
                 if text is not None:
                     known = _known.pop(text, None)

@@ -78,7 +78,7 @@ class State:
     @classmethod
     def load(cls, session: Session, line: str) -> State:
         """Read the state; a state written by another version counts as none."""
-        text = session.store.note(session.id, *_note(line))
+        text = session.store.content(session.id, *_note(line))
         try:
             return cls() if text is None else cls(**json.loads(text))
         except (TypeError, ValueError):
@@ -194,18 +194,17 @@ class _Job:
                 if state.is_due(self.coming, self.turn):
                     await self._try(state)
             finally:
-                let_go = self.session.store.let_go
-                name = f"summary:{self.line}"
-                release = partial(let_go, self.session.id, name, self.owner)
+                release = partial(self._hold, timedelta(0))
                 await to_the_end(run_in_store(self.session, release))
         except MuntinError as error:  # the store is away: only the log can tell
             _log.warning("no summary of %r was made: %s", self.session.id, error)
         finally:
             done(self.owner)
 
-    def _hold(self) -> bool:
+    def _hold(self, lease: timedelta | None = None) -> bool:
         """Take, or keep, the right to make this summary for as long as one request may take."""
-        lease = LEASE + timedelta(seconds=self.summary.timeout)
+        if lease is None:
+            lease = LEASE + timedelta(seconds=self.summary.timeout)
         return self.session.store.hold(self.session.id, f"summary:{self.line}", self.owner, lease)
 
     async def _try(self, state: State) -> None:
@@ -225,7 +224,7 @@ class _Job:
         store, id = self.session.store, self.session.id
         notes = {_note(self.line): compact_json(asdict(state))}
         if self.usage != Usage():
-            before = store.note(id, *FAILED_SUMMARY_USAGE)
+            before = store.content(id, *FAILED_SUMMARY_USAGE)
             spent = SessionUsage(summaries=self.usage).and_in_vain(before)
             notes[FAILED_SUMMARY_USAGE] = compact_json(asdict(spent.summaries))
         store.put(id, SideWrites(notes=notes))

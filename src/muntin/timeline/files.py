@@ -79,9 +79,10 @@ class Imported:
 
 def export_session(store: Store, session: str) -> Iterator[bytes]:
     """Yield a session line by line, as it stands when the first line is asked for."""
-    info = store.session(session)
-    if info is None:
+    infos = store.sessions(id=session)
+    if not infos:
         raise InvalidInput(f"{store.name}: there is no session {session!r}")
+    (info,) = infos
     head = info.items
     page = store.read(session, before=head + 1, oldest=PAGE)
     created = page[0].time if page else info.created
@@ -213,7 +214,7 @@ class _Staged:
     def begin(self, session: str, items: int | None) -> _Writer:
         """Begin a session of `items` items, None for a chat; refuse an id that exists."""
         known = any(writer.session == session for writer in self.writers)
-        if known or self.store.session(session) is not None:
+        if known or self.store.sessions(id=session):
             raise taken(self.store.name, session)
         staged = f"{STAGED}{self.owner}:{len(self.writers)}"
         self.writers.append(_Writer(self, session, staged, items))

@@ -54,6 +54,8 @@ NoteKind: TypeAlias = Literal[
     "recorder_steps",
     "recorder_past",
 ]
+# The part of a timeline that is read: everything, or what the client or the model may see.
+View: TypeAlias = Literal["all", "client", "history"]
 # The kind of a note, and its name among the notes of its kind.
 NoteKey: TypeAlias = tuple[NoteKind, str]
 # The note that keeps the usage of the summaries that failed.
@@ -285,6 +287,19 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Backlog:
+    """How many turns wait and how many are worked on; since when the oldest waits.
+
+    `messages` wait in the inbox, where one session was asked about.
+    """
+
+    waiting: int = 0
+    running: int = 0
+    since: datetime | None = None
+    messages: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SessionInfo:
     """What a store knows about a session without reading it."""
 
@@ -326,7 +341,8 @@ class SideWrites:
     have yet. `originals` are the sources of a turn; originals first kept before the turn `forget`
     are deleted. `notes` replace the notes of the same kind and name; None deletes one. `seen` are
     the notes that this was made from, as they were read; None for a missing one. If one of them
-    has changed since, nothing is written (`Overtaken`).
+    has changed since, nothing is written (`Overtaken`). `counts` are token counts, by position and
+    tokenizer, of items already appended.
     """
 
     record: Record | None = None
@@ -338,6 +354,7 @@ class SideWrites:
     forget: int = 0
     notes: Mapping[NoteKey, str | None] = field(default_factory=dict)
     seen: Mapping[NoteKey, str | None] = field(default_factory=dict)
+    counts: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
 
 def draft_of(message: Message, **given: Any) -> Draft:

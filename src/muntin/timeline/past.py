@@ -9,6 +9,7 @@ from collections import Counter as Bag
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import takewhile
 from typing import NamedTuple, TypeVar, overload
 
@@ -22,7 +23,6 @@ from muntin.timeline.project import Projection, check_since, lasting, project
 from muntin.timeline.recall.excerpts import Recalled
 from muntin.timeline.recall.stored import before_turn, recall
 from muntin.timeline.session import Session
-from muntin.timeline.store.protocols import read_shared
 
 T = TypeVar("T")
 
@@ -207,10 +207,11 @@ class TimelineMessages(Sequence[Message]):
         weight = tokens + sum(map(session.count, since)) + 1
         begins, read = self._begins(), None
         while True:
-            oldest = session.store.reach(session.id, weight)
-            start = oldest.position if oldest else 1
-            if oldest and oldest.run is not None and start - oldest.run < _LONG_RUN:
-                start = oldest.run
+            start = 1
+            for oldest in session.store.read(session.id, weight=weight, oldest=1):
+                start = oldest.position
+                if oldest.run is not None and start - oldest.run < _LONG_RUN:
+                    start = oldest.run
             if begins is not None and begins.at < start:
                 return self._with_question(self._read_from(begins))
             after = max(self._since, start - 1)
@@ -282,20 +283,19 @@ class TimelineMessages(Sequence[Message]):
     def _read(self, after: int, newer: Read | None = None) -> Read:
         """Read the items behind a position; `newer` are items that are known already."""
         session = self._session
-        store = session.opened()
-        read = read_shared(store) or store.read
+        read = partial(session.opened().read, session.id, view="history", shared=True)
         if newer is None or self._projection is not None:  # a projection needs whole runs
             newer = Read((), after, (), 0)
         known = newer.items
         before = newer.after + 1 if known else None
-        items = read(session.id, view="history", after=after, before=before, last_turn=self._turn)
+        items = read(after=after, before=before, last_turn=self._turn)
         items = [*items, *known]
         if self._projection is not None and after > self._since:
             # A projection is shown whole runs: read the beginning of a run that was cut.
             runs = [item.run for item in items if item.run is not None and item.run <= after]
             if runs:
                 start = max(self._since, min(runs) - 1)
-                items = read(session.id, view="history", after=start, last_turn=self._turn)
+                items = read(after=start, last_turn=self._turn)
         transient = any(item.transient for item in items)
         live = session.live(items) if self._entries else ()
         return Read(items, after, live, session.last() if transient else 0)

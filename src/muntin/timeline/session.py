@@ -152,9 +152,9 @@ class Session:
 
         The new items copy the items that began the old turn; `again` in their `meta` is its number.
         """
-        found = self.store.turn(self.id, turn)
-        if found is None or found.status != "failed":
-            state = "is not there" if found is None else f"is {found.status}"
+        turns = self.store.turns(self.id, number=turn)
+        if not turns or turns[0].status != "failed":
+            state = f"is {turns[0].status}" if turns else "is not there"
             raise InvalidInput(f"turn {turn} of session {self.id!r} {state}; only failed ones can")
         items = self.store.read(self.id, first_turn=turn, last_turn=turn)
         woke = [item for item in items if item.run is None and item.kind in WAKES]
@@ -284,7 +284,7 @@ class Session:
         """Return where the live entries stand, if any of these items could be one."""
         if not any(item.kind == "context_inserted" for item in items):
             return ()
-        return {item.position for item in self.opened().entries(self.id)}
+        return {item.position for item in self.opened().read(self.id, live=True)}
 
     def last(self) -> int:
         """Return the newest completed turn, 0 if there is none."""
@@ -305,7 +305,7 @@ class Session:
         Answers of an older version, or that were imported from elsewhere, have none.
         """
         store = self.opened()
-        vain = store.note(self.id, *FAILED_SUMMARY_USAGE)
+        vain = store.content(self.id, *FAILED_SUMMARY_USAGE)
         return usage_of(store.read(self.id)).and_in_vain(vain)
 
     # Context entries.
@@ -331,11 +331,11 @@ class Session:
 
     def list_context(self) -> list[ContextEntry]:
         """Return the live context entries in the order in which they were inserted."""
-        return [entry_of(item) for item in self.store.entries(self.id)]
+        return [entry_of(item) for item in self.store.read(self.id, live=True)]
 
     def context_history(self, id: str) -> list[ContextEntry]:
         """Return all versions of a context entry, the oldest first, also when it was removed."""
-        return [entry_of(item) for item in self.store.entries(self.id, id)]
+        return [entry_of(item) for item in self.store.read(self.id, entry=id)]
 
 
 class OpenTurn:

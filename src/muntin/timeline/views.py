@@ -6,17 +6,16 @@ Owns which turns a view shows and how far back it reads.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from muntin.core.checks import check_size, shown
 from muntin.errors import InvalidType
 from muntin.timeline.history import Tokens, Turns
-from muntin.timeline.items import UNSETTLED, Item
+from muntin.timeline.items import UNSETTLED, Item, SideWrites, View
 from muntin.timeline.project import default_messages, lasting
 from muntin.timeline.recall.excerpts import Recalled
-from muntin.timeline.store import View
-from muntin.timeline.store.protocols import read_shared
 
 if TYPE_CHECKING:
     from muntin.timeline.session import Session
@@ -44,8 +43,7 @@ class Items:
 
     def shared(self, limit: Limit | None = None) -> list[Item]:
         """Return the same as `history`, for a reader that changes nothing."""
-        store = self._session.opened()
-        return self._history(limit, read_shared(store) or store.read)
+        return self._history(limit, partial(self._session.opened().read, shared=True))
 
     def _history(self, limit: Limit | None, read: Reads) -> list[Item]:
         limits = [] if self.window is None else [self.window]
@@ -156,8 +154,8 @@ class Items:
         """
         reach = max(1, tokens + flight)
         while True:
-            oldest = self._session.store.reach(self._session.id, reach)
-            start = max(first, oldest.turn) if oldest else first
+            oldest = self._session.store.read(self._session.id, weight=reach, oldest=1)
+            start = max(first, oldest[0].turn) if oldest else first
             found = self._past(view, start, last, early, read)
             kept = self._fit(found, tokens)
             if kept is not None:
@@ -191,7 +189,7 @@ class Items:
             if key is not None and key not in item.tokens and item.kind != "context_inserted":
                 fresh[item.position] = {key: tokens}
         if fresh:
-            self._session.opened().count(self._session.id, fresh)
+            self._session.opened().put(self._session.id, SideWrites(counts=fresh))
         return weights
 
 

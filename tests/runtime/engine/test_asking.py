@@ -22,13 +22,13 @@ class Looks:
 
     def __init__(self, app: App, patch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        turn: Callable[..., Any] = app.store.turn
+        turns: Callable[..., Any] = app.store.turns
 
-        def looked(*given: Any) -> Any:
+        def looked(*given: Any, **chosen: Any) -> Any:
             self.count += 1
-            return turn(*given)
+            return turns(*given, **chosen)
 
-        patch.setattr(app.store, "turn", looked)
+        patch.setattr(app.store, "turns", looked)
 
 
 def slow(app: App, looks: Looks) -> list[int]:

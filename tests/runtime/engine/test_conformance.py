@@ -130,7 +130,7 @@ def test_an_append_that_the_engine_refuses_is_not_there(make: Make):
         with pytest.raises(StoreError, match="no room"):
             await app.send("e/1", "hello")
         assert engine.waiting == [("e/1", 1)]
-        assert app.store.session("e/1") is None
+        assert app.store.sessions(id="e/1") == []
         assert (await app.state()).waiting == 0
         await app.close()
 
@@ -329,7 +329,7 @@ def test_more_than_may_wait_for_an_app_is_refused(make: Make, monkeypatch):
         await app.send("e/2", 1)
         with pytest.raises(Overloaded, match="2 wakes wait, and no more than 2 may"):
             await app.send("e/3", 1)
-        assert app.store.session("e/3") is None
+        assert app.store.sessions(id="e/3") == []
         assert (await app.state()).waiting == 2
         assert (await app.state()).since is not None
 

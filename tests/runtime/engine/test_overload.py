@@ -177,7 +177,7 @@ def test_a_provider_that_never_has_time_is_given_up_and_the_entity_goes_on(
                 await app.ask("e/1", "hello")
             (turn,) = app.store.turns("e/1")
             assert (turn.status, turn.reason, turn.attempt) == ("failed", "gave_up", 4)
-            assert app.store.gave_up() == [("e/1", 1)]
+            assert [info.id for info in app.store.sessions(gave_up=True)] == ["e/1"]
             *_, told = app.store.read("e/1")
             assert told.kind == "error"
             assert str(told.payload).startswith(

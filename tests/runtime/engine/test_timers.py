@@ -117,8 +117,8 @@ def test_what_was_missed_comes_once_and_a_schedule_that_is_gone_no_more(make: Ma
         app.entity("e", every="5m")(noting(woken))
         app.entity("gone")(noting(woken))
         past = datetime.now(UTC) - timedelta(minutes=17)
-        app.store.timers.put(Timer("e/1", "every", past, every="5m"))
-        app.store.timers.put(Timer("gone/1", "every", past, every="5m"))
+        app.store.put_timer(Timer("e/1", "every", past, every="5m"))
+        app.store.put_timer(Timer("gone/1", "every", past, every="5m"))
         async with working(app):
             await until(lambda: woken)
             await asyncio.sleep(0.3)
@@ -136,7 +136,7 @@ def test_a_timer_of_a_type_that_is_not_known_waits_for_who_knows_it(make: Make):
     async def work() -> None:
         app, new = make(), make()
         app.entity("old")(noting(woken))
-        app.store.timers.put(Timer("new/1", "t", datetime.now(UTC), "hello"))
+        app.store.put_timer(Timer("new/1", "t", datetime.now(UTC), "hello"))
         async with working(app):
             await asyncio.sleep(0.3)
             assert [each.id for each in await app.timers("new/1")] == ["t"]

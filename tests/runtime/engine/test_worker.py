@@ -13,7 +13,7 @@ from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx, Wake
 from muntin.runtime.engine.jobs import make_tables, queue_of
 from muntin.runtime.engine.worker import SETTINGS
-from muntin.timeline.store.sql import SqlStore
+from muntin.timeline.store.sql import Store
 from tests.runtime.conftest import run, statuses
 from tests.runtime.engine.conftest import until, working
 
@@ -38,7 +38,7 @@ def jobs_read(url: str, fetches: int) -> int:
 @pytest.mark.parametrize("statistics", [False, True])
 def test_a_fetch_reads_a_few_of_the_jobs_that_wait(statistics: bool, server: Any) -> None:
     database = server.new_database()
-    with SqlStore(server.url(database)) as store:
+    with Store(server.url(database)) as store:
         make_tables(store.database)
     # Nobody collects statistics but this test.
     server.ask("ALTER TABLE procrastinate_jobs SET (autovacuum_enabled = off)", database)

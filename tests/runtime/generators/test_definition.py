@@ -200,7 +200,7 @@ def test_input_is_validated_and_what_is_wrong_changes_nothing():
         ):
             run(chat.run(wrong, app=app, session="s"))
     assert model.windows == []
-    assert app.store.session("s") is None
+    assert app.store.sessions(id="s") == []
 
     @dataclass
     class Same:

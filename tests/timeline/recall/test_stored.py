@@ -91,12 +91,12 @@ def test_an_index_of_another_version_is_made_again(store, damage):
     session = Session("a", store=store)
     tell(session)
     before = session.items.relevant("cello", tokens=300)
-    kept = store.note("a", "recall_segment", "1")
+    kept = store.content("a", "recall_segment", "1")
     store.put("a", SideWrites(notes={("recall_segment", "1"): damage}))
     shelves._shelves.pop(store)
     shelf_of(store).segment = 16
     assert session.items.relevant("cello", tokens=300) == before
-    assert store.note("a", "recall_segment", "1") == kept
+    assert store.content("a", "recall_segment", "1") == kept
 
 
 def test_memory_is_bounded_by_the_sessions_used_last(store):

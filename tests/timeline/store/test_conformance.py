@@ -68,10 +68,9 @@ class ShowsFailedTurns(MemoryStore):
 
 
 class KeepsReplacedEntries(MemoryStore):
-    def entries(self, session, id=None):
-        if id is not None:
-            return super().entries(session, id)
-        return [item for item in self.read(session) if item.kind == "context_inserted"]
+    def read(self, session, *, live=False, **limits):
+        items = super().read(session, **limits)
+        return [item for item in items if item.kind == "context_inserted"] if live else items
 
 
 class PutsBesideFirst(MemoryStore):
@@ -112,8 +111,8 @@ class NeverDeletes(MemoryStore):
 
 
 class ReplacesCounts(MemoryStore):
-    def count(self, session, counts):
-        for position, tokens in counts.items():
+    def put(self, session, beside):
+        for position, tokens in beside.counts.items():
             change(
                 self,
                 "UPDATE muntin_items SET tokens = :tokens WHERE position = :position",
@@ -156,9 +155,9 @@ class CountsWhatIsHandedBack(MemoryStore):
 
 
 class TakesContentsForOneAnother(MemoryStore):
-    def content(self, session, key, *, kind="report"):
-        found = super().content(session, key)
-        return super().content(session, key, kind="source") if found is None else found
+    def content(self, session, kind, name=""):
+        found = super().content(session, kind, name)
+        return super().content(session, "source", name) if found is None else found
 
 
 class LooksForNamesInThePlan(MemoryStore):
@@ -176,8 +175,8 @@ class HasOneLine(MemoryStore):
     def put(self, session, beside):
         super().put(session, replace(beside, notes={("frontier", ""): max(beside.notes.values())}))
 
-    def note(self, session, kind, name=""):
-        return super().note(session, "frontier", "")
+    def content(self, session, kind, name=""):
+        return super().content(session, kind, "" if kind == "frontier" else name)
 
 
 class RenamesOneByOne(MemoryStore):

@@ -178,10 +178,10 @@ class Embedded:
     async def _sweep(self) -> list[str]:
         """Offer all waiting sessions, no more at a time than there is room for; return them."""
         found: list[str] = []
-        store = self._host.store
-        page = await asyncio.to_thread(store.waiting)
+        list_waiting = partial(self._host.store.sessions, waiting=True)
+        page = await asyncio.to_thread(list_waiting)
         while page:
-            for session in page:
+            for session in [info.id for info in page]:
                 if _kind(session) not in self._host.handlers or "/" not in session:
                     continue
                 found.append(session)
@@ -192,7 +192,7 @@ class Embedded:
                     if newest is not None and not self._knows(session):
                         turn, self._found[session] = newest
                         self._offer(session, turn)
-            page = await asyncio.to_thread(partial(store.waiting, after=page[-1]))
+            page = await asyncio.to_thread(partial(list_waiting, after=page[-1].id))
         return found
 
     def _knows(self, session: str) -> bool:

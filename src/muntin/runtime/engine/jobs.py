@@ -12,7 +12,6 @@ from hashlib import blake2b
 
 from muntin.runtime.engine.protocol import EngineState, WorkerState
 from muntin.timeline.store import Store
-from muntin.timeline.store.sql import SqlStore
 from muntin.timeline.store.sql.database import Database
 from muntin.timeline.store.sql.transaction import Transaction
 
@@ -105,8 +104,8 @@ def state_of(store: Store) -> EngineState:
     """Return how much waits and runs, and the known workers, if there are any."""
     backlog = store.backlog()
     state = EngineState(backlog.waiting, backlog.running, since=backlog.since)
-    database = store.database if isinstance(store, SqlStore) else None
-    if database is None or database.kind != "postgresql" or not database.query(_READY)[0][0]:
+    database = store.database
+    if database.kind != "postgresql" or not database.query(_READY)[0][0]:
         return state
     workers = tuple(
         WorkerState(f"worker {id}", heartbeat, running)

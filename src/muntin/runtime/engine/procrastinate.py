@@ -18,7 +18,6 @@ from muntin.core.checks import shown
 from muntin.errors import InvalidInput, StoreError, needing
 from muntin.runtime.engine import jobs
 from muntin.runtime.engine.protocol import EngineState, Host
-from muntin.timeline.store.sql import SqlStore
 
 with needing("engine='procrastinate' needs: pip install 'muntin[engine]'"):
     import psycopg
@@ -53,7 +52,7 @@ class Procrastinate:
 
     def bind(self, host: Host) -> None:
         store = host.store
-        if not isinstance(store, SqlStore) or store.database.kind != "postgresql":
+        if store.database.kind != "postgresql":
             raise InvalidInput(
                 f"engine='procrastinate' needs a store in PostgreSQL, not {shown(store.name)}; "
                 "use engine='embedded' on one machine"

@@ -112,7 +112,7 @@ def extend(session: Session, kept: Kept, until: float | None) -> bool:
     """Bring an index up to date; False if the time was too short."""
     store, index = session.store, kept.index
     is_new = not kept.until
-    while is_new and (text := store.note(session.id, *_segment(kept.stored))) is not None:
+    while is_new and (text := store.content(session.id, *_segment(kept.stored))) is not None:
         segment = unpack(text)
         if segment is None or segment[0].size != index.segment:
             break
@@ -163,7 +163,7 @@ def vectors_of(session: Session, kept: Kept, embedder: str) -> Vectors:
     if embedder not in kept.vectors:
         made = kept.vectors[embedder] = Vectors()
         while len(made) + CHUNK <= len(kept.index):
-            text = session.store.note(session.id, *_chunk(embedder, len(made) // CHUNK))
+            text = session.store.content(session.id, *_chunk(embedder, len(made) // CHUNK))
             if text is None or not made.take(text):
                 break
     return kept.vectors[embedder]
@@ -208,10 +208,11 @@ def add_vectors(
 @contextmanager
 def _whole(session: Session) -> Iterator[Kept | None]:
     """Yield the index of a session, up to date and locked; None if there is no session."""
-    info = session.opened().session(session.id)
-    if info is None:
+    infos = session.opened().sessions(id=session.id)
+    if not infos:
         yield None
         return
+    (info,) = infos
     kept = shelf_of(session.store).get(session.id, info.created, info.items)
     with kept.lock:
         extend(session, kept, None)

@@ -23,7 +23,6 @@ from muntin.timeline.recall.ranking import rank, understand
 from muntin.timeline.recall.related import table
 from muntin.timeline.recall.shelf import extend, keep_segments, shelf_of, vectors_of
 from muntin.timeline.recall.vectors import blend
-from muntin.timeline.store.protocols import read_shared
 
 if TYPE_CHECKING:
     from muntin.timeline.session import Session
@@ -74,16 +73,17 @@ def in_window(session: Session) -> int:
         done = store.turns(session.id, status="completed", newest=window.count)
         return done[-1].first - 1 if len(done) == window.count else 0
     shown = session.items.history()
-    info = None if shown else store.session(session.id)
-    return shown[0].position - 1 if shown else info.items if info is not None else 0
+    if shown:
+        return shown[0].position - 1
+    return sum(info.items for info in store.sessions(id=session.id))
 
 
 def before_turn(
     session: Session, turn: int, projection: Projection | None = None, *, completed: bool = False
 ) -> Scope:
     """Return the part of a session that may be recalled in a turn: its window, before the turn."""
-    known = session.opened().turn(session.id, turn)
-    before = None if known is None else known.first
+    turns = session.opened().turns(session.id, number=turn)
+    before = turns[0].first if turns else None
     return Scope(in_window(session), before, projection=projection, completed=completed)
 
 
@@ -107,9 +107,10 @@ def recall(
     check_query(query, tokens, limit)
     scope = scope or Scope()
     store = session.opened()
-    info = store.session(session.id)
-    if info is None or not query.strip():
+    infos = store.sessions(id=session.id)
+    if not infos or not query.strip():
         return Recalled()
+    (info,) = infos
     shelf = shelf_of(store)
     kept = shelf.get(session.id, info.created, info.items)
     until = None if seconds is None else time.monotonic() + seconds
@@ -202,13 +203,13 @@ def _ranges(positions: Sequence[int], near: int) -> list[tuple[int, int]]:
 def _read_all(
     session: Session, scope: Scope, ranges: Sequence[tuple[int, int]], last: int
 ) -> list[list[Item]]:
-    """Read ranges, in one read where the store can; only a projection may see the items."""
-    read = None if scope.projection else read_shared(session.store)
-    if read is None:
+    """Read ranges, in one read if only Muntin sees the items."""
+    if scope.projection:
         return [_read(session, scope, first, end, last) for first, end in ranges]
     settled = last + 1 if scope.completed else None
     places = [place for first, end in ranges for place in range(first, end)]
-    found = read(session.id, view="history", settled=settled, places=places)
+    read = session.store.read
+    found = read(session.id, view="history", settled=settled, places=places, shared=True)
     items = lasting(found, last)
     at = [item.position for item in items]
     return [items[bisect_left(at, first) : bisect_left(at, end)] for first, end in ranges]

@@ -6,18 +6,9 @@ import re
 
 from muntin.core.checks import shown
 from muntin.errors import InvalidInput, InvalidType
-from muntin.timeline.store.protocols import Archive, Leases, Store, Timelines, View
+from muntin.timeline.store.sql import Store
 
-__all__ = [
-    "DEFAULT_URL",
-    "Archive",
-    "Leases",
-    "Store",
-    "Timelines",
-    "View",
-    "as_store",
-    "open_store",
-]
+__all__ = ["DEFAULT_URL", "Store", "as_store", "open_store"]
 
 DEFAULT_URL = "sqlite:///muntin.db"
 # A text that looks like the name of a file.
@@ -39,9 +30,7 @@ def open_store(url: str = DEFAULT_URL, *, create: bool = True, lazy: bool = Fals
             f"unknown store {shown(scheme)}; use {_file(url)!r}, "
             "'postgresql://user@host/name' or 'memory:'"
         )
-    from muntin.timeline.store.sql import SqlStore
-
-    return SqlStore(url, create=create, lazy=lazy)
+    return Store(url, create=create, lazy=lazy)
 
 
 def as_store(store: Store | str) -> Store:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from muntin.timeline.store.sql import SqlStore
+from muntin.timeline.store.sql import Store
 
 
-class MemoryStore(SqlStore):
-    """A store that lives until it is closed; `Store` says what its methods promise."""
+class MemoryStore(Store):
+    """A store that lives until it is closed."""
 
     def __init__(self) -> None:
         super().__init__("memory:")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from muntin.errors import MuntinError, Overtaken, StoreError
 from muntin.timeline.items import Claim, NoteKey, Pruned, Record, SideWrites
 from muntin.timeline.store import Store
-from tests.timeline.store.conformance.facts import fact, said, same, statuses
+from tests.timeline.store.conformance.facts import fact, info_of, said, same, statuses
 
 _NOW = datetime(2030, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
 _WINDOW: NoteKey = ("frontier", "window")
@@ -32,15 +32,22 @@ def reports_are_kept_up_to_a_number(store: Store) -> None:
     same([(each.turn, each.time, each.plan) for each in kept[-1:]], [(5, _NOW, '["h5"]')])
     same([each.turn for each in kept], [4, 5], "reports")
     same([each.turn for each in store.reports("s", first=5, last=9)], [5], "reports of some turns")
-    same((store.content("s", "h5"), store.content("s", "all")), ("content h5", "content all"))
-    same((store.content("t", "h5"), store.content("s", "h9")), (None, None), "no such content")
+    same(
+        (store.content("s", "report", "h5"), store.content("s", "report", "all")),
+        ("content h5", "content all"),
+    )
+    same(
+        (store.content("t", "report", "h5"), store.content("s", "report", "h9")),
+        (None, None),
+        "no such content",
+    )
     _put(store, 5, ["other"], keep=2, plan="new")
     same([(each.turn, each.plan) for each in store.reports("s")][1:], [(5, "new")], "put again")
     store.put("s", SideWrites(notes={_WINDOW: "one"}, turn=5, originals={"docs": "text"}))
     store.delete("s")
     store.append("s", said("a"))
-    left = (store.reports("s"), store.content("s", "all"), store.note("s", *_WINDOW))
-    same((*left, store.content("s", "docs", kind="source")), ([], None, None, None))
+    left = (store.reports("s"), store.content("s", "report", "all"), store.content("s", *_WINDOW))
+    same((*left, store.content("s", "source", "docs")), ([], None, None, None))
 
 
 @fact
@@ -51,12 +58,12 @@ def contents_are_kept_while_a_report_names_them(store: Store) -> None:
     _put(store, 2, ["c"], keep=2)
     store.put("s", SideWrites(Record(3, 1, _NOW, "{}", '["a"]'), {}, ["b"], keep=2))
     _put(store, 4, ["d"], keep=2)
-    got = [store.content("s", name) for name in ("a", "b", "it's: 100%", "c", "d")]
+    got = [store.content("s", "report", name) for name in ("a", "b", "it's: 100%", "c", "d")]
     same(got, [None, "content b", None, None, "content d"])
     _put(store, 4, ["e"], keep=2)  # put again, it names something else
     _put(store, 5, ["f"], keep=2)
     _put(store, 6, ["g"], keep=2)
-    got = [store.content("s", name) for name in "bdefg"]
+    got = [store.content("s", "report", name) for name in "bdefg"]
     same(got, [None, None, None, "content f", "content g"])
 
 
@@ -67,15 +74,23 @@ def sources_are_kept_apart_from_contents_of_reports(store: Store) -> None:
     store.put("s", SideWrites(turn=1, originals={"x": "source x", "y": "source y"}))
     _put(store, 1, ["x"], keep=1)
     store.put("s", SideWrites(turn=2, originals={"x": "another", "z": "source z"}))
-    same((store.content("s", "x"), store.content("s", "y")), ("content x", None), "of reports")
+    same(
+        (store.content("s", "report", "x"), store.content("s", "report", "y")),
+        ("content x", None),
+        "of reports",
+    )
     _put(store, 2, ["w"], keep=1)
-    same((store.content("s", "x"), store.content("s", "w")), (None, "content w"), "no longer named")
-    got = [store.content("s", name, kind="source") for name in "wxyz"]
+    same(
+        (store.content("s", "report", "x"), store.content("s", "report", "w")),
+        (None, "content w"),
+        "no longer named",
+    )
+    got = [store.content("s", "source", name) for name in "wxyz"]
     same(got, [None, "source x", "source y", "source z"], "of sources")
     store.put("s", SideWrites(turn=3, forget=2))
-    got = [store.content("s", name, kind="source") for name in "xyz"]
+    got = [store.content("s", "source", name) for name in "xyz"]
     same(got, [None, None, "source z"], "first kept before a turn")
-    same(store.content("s", "w"), "content w", "of a report")
+    same(store.content("s", "report", "w"), "content w", "of a report")
 
 
 @fact
@@ -87,21 +102,21 @@ def the_frontier_of_each_line_is_kept(store: Store) -> None:
     store.put("s", SideWrites(notes={_WINDOW: "two"}))
     store.put("t", SideWrites(notes={_WINDOW: "other"}))
     same(
-        (store.note("s", *_WINDOW), store.note("s", "frontier", "it's")),
+        (store.content("s", *_WINDOW), store.content("s", "frontier", "it's")),
         ("two", "100%"),
     )
     same(
-        (store.note("s", "frontier", "x"), store.note("u", *_WINDOW)),
+        (store.content("s", "frontier", "x"), store.content("u", *_WINDOW)),
         (None, None),
         "no such line",
     )
     record = Record(1, 1, _NOW, "{}", "{}")
     store.put("s", SideWrites(record, keep=1, notes={_WINDOW: "three"}))
     same(
-        (store.note("s", *_WINDOW), store.note("s", "frontier", "it's")),
+        (store.content("s", *_WINDOW), store.content("s", "frontier", "it's")),
         ("three", "100%"),
     )
-    same(store.note("t", *_WINDOW), "other", "another session's")
+    same(store.content("t", *_WINDOW), "other", "another session's")
 
 
 @fact
@@ -126,7 +141,7 @@ def what_was_made_from_an_old_note_is_refused(store: Store) -> None:
             else:
                 raise AssertionError(f"what was made by {seen} was written")
     same(
-        (len(store.read("s")), store.reports("s"), store.note("s", *_WINDOW)),
+        (len(store.read("s")), store.reports("s"), store.content("s", *_WINDOW)),
         (1, [], "one"),
     )
     store.append(
@@ -142,7 +157,7 @@ def what_was_made_from_an_old_note_is_refused(store: Store) -> None:
         ),
     )
     same(
-        (len(store.read("s")), store.note("s", *_WINDOW)),
+        (len(store.read("s")), store.content("s", *_WINDOW)),
         (2, "three"),
         "as it was read",
     )
@@ -164,7 +179,7 @@ def a_session_that_is_not_there_keeps_nothing(store: Store) -> None:
             same("'s'" in str(error), True, f"the error names the session of {what}")
         else:
             raise AssertionError(f"{what} of an unknown session was kept")
-    same((store.session("s"), store.reports("s")), (None, []))
+    same((info_of(store, "s"), store.reports("s")), (None, []))
 
 
 @fact
@@ -183,15 +198,15 @@ def what_is_put_with_an_append_is_put_with_it_or_not_at_all(store: Store) -> Non
         except MuntinError:
             got = (
                 store.reports("s"),
-                store.content("s", "n"),
-                store.note("s", *_WINDOW),
+                store.content("s", "report", "n"),
+                store.content("s", *_WINDOW),
             )
-            same((*got, store.content("s", "o", kind="source")), ([], None, None, None), what)
+            same((*got, store.content("s", "source", "o")), ([], None, None, None), what)
         else:
             raise AssertionError(f"{what} was appended")
     store.append("s", said("b", turn=1, ends="completed"), claim=Claim("me", 1), beside=beside)
-    got = (store.reports("s"), store.content("s", "n"), store.note("s", *_WINDOW))
-    same((*got, store.content("s", "o", kind="source")), ([record], "text", "one", "whole"))
+    got = (store.reports("s"), store.content("s", "report", "n"), store.content("s", *_WINDOW))
+    same((*got, store.content("s", "source", "o")), ([record], "text", "one", "whole"))
     same((len(store.read("s")), statuses(store)), (2, [(1, "completed")]), "what it came with")
 
 
@@ -210,10 +225,18 @@ def reports_are_forgotten_by_age_and_by_size_over_the_whole_store(store: Store) 
     same(store.prune(), Pruned(0, 0), "nothing was asked for")
     same(store.prune(before=_NOW + timedelta(days=2)), Pruned(1, 104), "by age")
     same(kept(), [("s", 3), ("t", 2), ("t", 4)], "by age")
-    same((store.content("s", "a"), store.content("t", "b")), (None, texts["b"]), "contents")
+    same(
+        (store.content("s", "report", "a"), store.content("t", "report", "b")),
+        (None, texts["b"]),
+        "contents",
+    )
     same(store.prune(most=210), Pruned(1, 104), "by size")
     same(kept(), [("s", 3), ("t", 4)], "by size")
     store.vacuum()
-    same((kept(), store.content("s", "c")), ([("s", 3), ("t", 4)], texts["c"]), "room given back")
+    same(
+        (kept(), store.content("s", "report", "c")),
+        ([("s", 3), ("t", 4)], texts["c"]),
+        "room given back",
+    )
     same(store.prune(most=0).reports, 2, "all of them")
     same([len(store.read(each)) for each in "st"], [2, 2], "what was said stays")

@@ -11,7 +11,7 @@ from typing import Any
 from muntin.core.message import Message, assistant, system, tool, user
 from muntin.core.parts import Attachment, File, Image, Other, Reasoning, Text, ToolCall
 from muntin.errors import InvalidInput
-from muntin.timeline.items import Draft, Item, Visibility, draft_of
+from muntin.timeline.items import Draft, Item, SideWrites, Visibility, draft_of
 from muntin.timeline.store import Store
 from tests.timeline.store.conformance.facts import (
     ALIKE,
@@ -19,6 +19,8 @@ from tests.timeline.store.conformance.facts import (
     UNFIT_IDS,
     entry,
     fact,
+    info_of,
+    reach,
     refused,
     said,
     same,
@@ -172,18 +174,18 @@ def sessions_are_kept_apart(store: Store) -> None:
         first_of = Draft("wake", payload=index, weight=1, opens="turn")
         store.append(id, [first_of, entry("e", id)])
     store.settle(ALIKE[0], 1, "failed")
-    store.count(ALIKE[0], {1: {"words": 5}})
+    store.put(ALIKE[0], SideWrites(counts={1: {"words": 5}}))
     store.append(ALIKE[0], [Draft("context_removed", payload={"id": "e"})])
     for index, id in enumerate(ALIKE):
         first = index == 0
         wake = store.read(id, oldest=1)[0]
         same((wake.payload, dict(wake.tokens)), (index, {"words": 5} if first else {}), id)
         same(statuses(store, id), [(1, "failed" if first else "open")], id)
-        live = [item.payload["content"] for item in store.entries(id)]
+        live = [item.payload["content"] for item in store.read(id, live=True)]
         same(live, [] if first else [id], id)
-        reached = store.reach(id, 1)
+        reached = reach(store, id, weight=1)
         same(reached and reached.payload, index, id)
-        info = store.session(id)
+        info = info_of(store, id)
         same(info and (info.id, info.items), (id, 3 if first else 2), id)
     store.delete(ALIKE[0])
     same(sorted(each.id for each in store.sessions()), sorted(ALIKE[1:]), "after a deletion")

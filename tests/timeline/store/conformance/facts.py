@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from muntin.core.message import user
 from muntin.errors import InvalidInput
-from muntin.timeline.items import MAX_ID, Draft, Item
+from muntin.timeline.items import MAX_ID, Draft, Item, SessionInfo
 from muntin.timeline.store import Store
 
 Check: TypeAlias = Callable[[Store], None]
@@ -116,3 +116,18 @@ def at_once(works: Sequence[Callable[[], None]]) -> None:
         thread.join()
     if errors:
         raise errors[0]
+
+
+def info_of(store: Store, id: str) -> SessionInfo | None:
+    """Return what the store knows about a session, None if it is not there."""
+    return next(iter(store.sessions(id=id)), None)
+
+
+def ids(infos: Iterable[SessionInfo]) -> list[str]:
+    """Return the ids of sessions."""
+    return [info.id for info in infos]
+
+
+def reach(store: Store, session: str, weight: int) -> Item | None:
+    """Return the oldest item that the newest items of this weight reach back to."""
+    return next(iter(store.read(session, weight=weight, oldest=1)), None)

@@ -9,7 +9,7 @@ from functools import partial
 from muntin.errors import TurnLost
 from muntin.timeline.items import Claim, SideWrites, Turn
 from muntin.timeline.store import Store
-from tests.timeline.store.conformance.facts import at_once, fact, said, same, statuses
+from tests.timeline.store.conformance.facts import at_once, fact, ids, info_of, said, same, statuses
 
 HOUR = timedelta(hours=1)
 OVER = timedelta(seconds=-1)
@@ -36,7 +36,7 @@ def lost(write: Callable[[], object], what: str) -> None:
 
 def lease_of(store: Store, turn: int) -> datetime:
     """Return when the lease of a turn ends."""
-    found = store.turn("s", turn)
+    found = store.turns("s", number=turn)[0]
     if found is None or found.until is None:
         raise AssertionError(f"turn {turn} has no lease: {found}")
     return found.until
@@ -107,22 +107,24 @@ def a_settled_turn_is_never_opened_again(store: Store) -> None:
 def each_take_is_an_attempt_and_an_old_one_is_refused(store: Store) -> None:
     """A claim with an older attempt neither appends to a turn nor renews or settles it."""
     store.append("s", said("a", opens="inbox"))
-    first = store.turn("s", 1)
+    first = store.turns("s", number=1)[0]
     same(first and (first.attempt, first.tries), (0, 0), "before it was taken")
     for attempt in (1, 2):
         taken = store.take("s", "me", OVER, resumable=True)
         same(held(taken), (1, "open", "me", attempt), "taken")
-        same(store.turn("s", 1), taken, "taken, and read")
+        same(store.turns("s", number=1)[0], taken, "taken, and read")
     beside = SideWrites(notes={("frontier", "window"): "old"})
     old = claim("me", 1)
     lost(partial(store.append, "s", said("x", turn=1), claim=old, beside=beside), "an old attempt")
     same(store.settle("s", 1, "failed", claim=old, beside=[beside]), False, "settled")
     same((store.renew("s", 1, old), store.hand_back("s", 1, old)), (False, False))
-    same((store.note("s", "frontier", "window"), len(store.read("s"))), (None, 1), "what it left")
+    same(
+        (store.content("s", "frontier", "window"), len(store.read("s"))), (None, 1), "what it left"
+    )
     new = claim("me", 2)
     store.append("s", said("b", turn=1), claim=new)
     same(store.settle("s", 1, "completed", claim=new, beside=[beside]), True, "settled by the last")
-    same(store.note("s", "frontier", "window"), "old", "what was put with it")
+    same(store.content("s", "frontier", "window"), "old", "what was put with it")
 
 
 @fact
@@ -133,7 +135,11 @@ def one_turn_is_taken_at_a_time(store: Store) -> None:
     store.append("a", said("q", opens="inbox"))
     store.append("a", said("r", opens="queue"), claim=claim("me"))
     same([item.turn for item in store.read("a")], [1, 1, 2], "what arrives is one turn")
-    same((store.waiting(), store.waiting(after="a")), (["a"], []), "waiting")
+    same(
+        (ids(store.sessions(waiting=True)), ids(store.sessions(waiting=True, after="a"))),
+        (["a"], []),
+        "waiting",
+    )
     same(held(store.take("a", "me", HOUR)), (1, "open", "me", 1))
     same(store.take("a", "you", HOUR), None, "while one is worked on")
     same(store.take("a", "me", HOUR, number=2), None, "the next")
@@ -141,7 +147,11 @@ def one_turn_is_taken_at_a_time(store: Store) -> None:
     same(store.take("a", "you", HOUR), None, "a turn that waits for its own")
     same(held(store.take("a", "me", HOUR, number=2)), (2, "open", "me", 1))
     store.settle("a", 2, "completed", claim=claim("me", 1))
-    same((store.waiting(), store.take("b", "me", HOUR)), ([], None), "nothing waits")
+    same(
+        (ids(store.sessions(waiting=True)), store.take("b", "me", HOUR)),
+        ([], None),
+        "nothing waits",
+    )
 
 
 @fact
@@ -157,7 +167,7 @@ def many_who_take_a_turn_at_once_get_it_once(store: Store) -> None:
 
     at_once([partial(take, f"owner {number}") for number in range(8)])
     same([(turn.number, turn.attempt) for turn in taken], [(1, 1)])
-    same([store.turn("s", 1)], taken)
+    same([store.turns("s", number=1)[0]], taken)
 
 
 @fact
@@ -169,16 +179,16 @@ def a_resumable_turn_is_taken_up_again(store: Store) -> None:
         same(taken and (taken.number, taken.resumable), (1, resumable), id)
         store.append(id, said("reply", turn=1), claim=claim("you", 1, OVER))
         store.append(id, said("second", opens="inbox"))
-        turn = store.turn(id, 1)
+        turn = store.turns(id, number=1)[0]
         same(turn, store.turns(id)[-1], "read alone, and among all")
         same(turn and turn.resumable, resumable, "while it is worked on")
     taken = store.take("a", "me", HOUR)
     same(taken and (taken.number, taken.owner, taken.resumable), (1, "me", False), "taken again")
-    same(store.turn("a", 1), taken, "taken again, read")
+    same(store.turns("a", number=1)[0], taken, "taken again, read")
     taken = store.take("b", "me", HOUR, resumable=True)
     same(taken and (taken.number, taken.resumable), (2, True), "the next")
     same(statuses(store, "b"), [(1, "failed"), (2, "open")])
-    failed = store.turn("b", 1)
+    failed = store.turns("b", number=1)[0]
     same(failed and failed.reason, "abandoned", "why it failed")
 
 
@@ -218,7 +228,7 @@ def a_turn_handed_back_is_taken_again_and_was_no_try(store: Store) -> None:
         same(taken and (taken.attempt, taken.tries), (number, 1), "taken")
         same(store.hand_back("s", 1, claim("you", number)), False, "by another")
         same(store.hand_back("s", 1, claim("me", number)), True, "by its owner")
-        turn = store.turn("s", 1)
+        turn = store.turns("s", number=1)[0]
         same((*(held(turn) or ()), turn and turn.until), (1, "open", None, number, None))
         lost(partial(store.append, "s", said("x", turn=1), claim=claim("me", number)), "afterwards")
     store.append("s", said("b", opens="inbox"))
@@ -236,37 +246,38 @@ def a_turn_that_was_taken_too_often_is_given_up(store: Store) -> None:
     for _ in range(2):
         store.take("s", "me", OVER, resumable=True, max_attempts=2)
     store.append("s", said("b", opens="inbox"))
-    turn = store.turn("s", 1)
+    turn = store.turns("s", number=1)[0]
     if turn is not None and turn.after is not None and turn.until is not None:
         same(turn.after > turn.until, True, "there is a pause before the next attempt")
     taken = store.take("s", "me", HOUR, resumable=True, max_attempts=2)
     same(held(taken), (2, "open", "me", 1), "the next turn")
     same(statuses(store), [(1, "failed"), (2, "open")])
-    turn = store.turn("s", 1)
+    turn = store.turns("s", number=1)[0]
     same(turn and (turn.reason, turn.owner), ("gave_up", None), "why it failed")
     (error,) = [item for item in store.read("s") if item.kind == "error"]
     same((error.turn, str(error.payload).startswith("gave_up: ")), (1, True), "what it says")
-    same((store.gave_up(), store.gave_up(after="s")), ([("s", 1)], []), "the list")
+    listed = store.sessions(gave_up=True), store.sessions(gave_up=True, after="s")
+    same(tuple(map(ids, listed)), (["s"], []), "the list")
 
 
 @fact
 def something_is_held_by_one_owner_at_a_time(store: Store) -> None:
     """A held name is free for others only when it is let go, or its holder is gone."""
     same(store.hold("s", "x", "me", HOUR), False, "of a session that is not there")
-    store.let_go("s", "x", "me")
-    same(store.session("s"), None, "a session that is not there")
+    store.hold("s", "x", "me", timedelta(0))
+    same(info_of(store, "s"), None, "a session that is not there")
     store.append("s", said("a"))
     store.append("t", said("a"))
     same(store.hold("s", "x", "me", HOUR), True, "what is free")
     same(store.hold("s", "x", "me", HOUR), True, "held longer")
     same(store.hold("s", "x", "you", HOUR), False, "what another holds")
     same((store.hold("s", "y", "you", HOUR), store.hold("t", "x", "you", HOUR)), (True, True))
-    store.let_go("s", "x", "you")
+    store.hold("s", "x", "you", timedelta(0))
     same(store.hold("s", "x", "you", HOUR), False, "let go by another")
-    store.let_go("s", "x", "me")
+    store.hold("s", "x", "me", timedelta(0))
     same(store.hold("s", "x", "you", OVER), True, "let go")
     same(store.hold("s", "x", "me", HOUR), True, "after its holder was gone")
-    same(store.note("s", "frontier", "x"), None, "the frontier of that name")
+    same(store.content("s", "frontier", "x"), None, "the frontier of that name")
 
 
 @fact
@@ -285,11 +296,11 @@ def only_its_owner_ends_a_turn_in_flight(store: Store) -> None:
 def a_turn_that_need_not_wait_is_its_owners_at_once(store: Store) -> None:
     """`opens="queue"` begins a turn that is taken already, unless one before it is unsettled."""
     store.append("s", said("a", opens="queue"), claim=claim("me"))
-    first = store.turn("s", 1)
+    first = store.turns("s", number=1)[0]
     same(held(first), (1, "open", "me", 1))
     same(store.take("s", "me", HOUR, number=1), first, "taken by its owner")
     store.append("s", said("b", opens="queue"), claim=claim("you"))
-    same(held(store.turn("s", 2)), (2, "pending", "you", 0), "behind another")
+    same(held(store.turns("s", number=2)[0]), (2, "pending", "you", 0), "behind another")
     same(store.take("s", "you", HOUR, number=2), None, "before it is its turn")
     store.append("s", said("c", turn=1, ends="failed"), claim=claim("me", 1))
     store.append("s", said("d", opens="queue"), claim=claim("it"))
@@ -305,10 +316,12 @@ def an_append_may_end_its_turn(store: Store) -> None:
     store.append("s", said("a", opens="inbox"))
     store.take("s", "me", HOUR, resumable=True)
     store.append("s", said("b", turn=1, ends="completed"), claim=claim("me", 1))
-    turn = store.turn("s", 1)
+    turn = store.turns("s", number=1)[0]
     same(turn and (turn.status, turn.owner, turn.until), ("completed", None, None))
-    same((store.take("s", "you", HOUR), store.waiting()), (None, []), "taken again")
+    same(
+        (store.take("s", "you", HOUR), ids(store.sessions(waiting=True))), (None, []), "taken again"
+    )
     same(store.settle("s", 1, "failed", claim=claim("me", 1)), False, "settled again")
     store.append("s", said("c", opens="turn", ends="completed"), claim=claim("me"))
-    turn = store.turn("s", 2)
+    turn = store.turns("s", number=2)[0]
     same(turn and (turn.status, turn.owner), ("completed", None), "begun and ended at once")

@@ -6,11 +6,12 @@ from functools import partial
 from typing import Any
 
 from muntin.core.message import user
-from muntin.timeline.items import Draft, Visibility
+from muntin.timeline.items import Draft, SideWrites, Visibility
 from muntin.timeline.store import Store
 from tests.timeline.store.conformance.facts import (
     fact,
     positions,
+    reach,
     refused,
     said,
     same,
@@ -176,18 +177,18 @@ def settled_leaves_out_what_failed(store: Store) -> None:
 
 @fact
 def reach_finds_how_far_back_a_weight_goes(store: Store) -> None:
-    """`reach` is the oldest of the newest items that have this weight together."""
+    """A `weight` leaves the newest items that have it together; the oldest may lie beyond it."""
     weights = (5, 0, 3, 0, 2, 4, 0)
     store.append("s", [Draft("message", user("x"), weight=weight) for weight in weights[:4]])
     store.append("s", [Draft("message", user("x"), weight=weight) for weight in weights[4:]])
     store.append("other", [Draft("message", user("x"), weight=1_000)])
     wanted = {1: 6, 4: 6, 5: 5, 6: 5, 7: 3, 9: 3, 10: 1, 14: 1, 15: 1, 10**6: 1}
     for weight, position in wanted.items():
-        item = store.reach("s", weight)
+        item = reach(store, "s", weight=weight)
         same(item and item.position, position, f"a weight of {weight}")
     unfit: Any
-    for unfit in (-1, 1.5, None):
-        refused(partial(store.reach, "s", unfit), f"a weight of {unfit}")
+    for unfit in (-1, 1.5):
+        refused(partial(store.read, "s", weight=unfit), f"a weight of {unfit}")
 
 
 @fact
@@ -195,12 +196,14 @@ def counts_are_added_to_items(store: Store) -> None:
     """New counts are added to an item's counts, by tokenizer; nothing else changes."""
     store.append("s", said("a", "b", "c", tokens={"words": 1, "x": 2}))
     before = store.read("s")
-    store.count("s", {1: {"letters": 7}, 3: {"words": 9, "o'k": 0}, 99: {"words": 1}})
+    store.put(
+        "s", SideWrites(counts={1: {"letters": 7}, 3: {"words": 9, "o'k": 0}, 99: {"words": 1}})
+    )
     after = store.read("s")
     same(after, before, "all but the counts")
     got = [dict(item.tokens) for item in after]
     kept = {"words": 1, "x": 2}
     same(got, [{**kept, "letters": 7}, kept, {"words": 9, "x": 2, "o'k": 0}])
-    store.count("s", {})
-    store.count("s", {1: {"letters": 8}})
+    store.put("s", SideWrites(counts={}))
+    store.put("s", SideWrites(counts={1: {"letters": 8}}))
     same(dict(store.read("s")[0].tokens), {**kept, "letters": 8})

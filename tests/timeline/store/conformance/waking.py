@@ -9,7 +9,15 @@ from muntin.errors import MuntinError
 from muntin.timeline.items import Claim, Draft
 from muntin.timeline.store import Store
 from muntin.timeline.timers import Released, Timer
-from tests.timeline.store.conformance.facts import ALIKE, at_once, fact, said, same, statuses
+from tests.timeline.store.conformance.facts import (
+    ALIKE,
+    at_once,
+    fact,
+    info_of,
+    said,
+    same,
+    statuses,
+)
 
 _PAST = datetime(2020, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
 
@@ -44,7 +52,7 @@ def what_begun_raises_undoes_the_append(store: Store) -> None:
         same(str(error), "no room")
     else:
         raise AssertionError("what begun raised was swallowed")
-    same((store.session("s"), statuses(store)), (None, []))
+    same((info_of(store, "s"), statuses(store)), (None, []))
 
 
 @fact
@@ -73,8 +81,10 @@ def what_waits_is_counted(store: Store) -> None:
     store.take("t", "me", timedelta(minutes=1), resumable=True)
     found = store.backlog()
     same((found.waiting, found.running, found.since), (2, 1, first))
-    same([store.pending(name, 10) for name in ("s", "t", "none")], [3, 0, 0], "pending")
-    same(store.pending("s", 2), 2, "a limit")
+    same(
+        [store.backlog(name, most=10).messages for name in ("s", "t", "none")], [3, 0, 0], "pending"
+    )
+    same(store.backlog("s", most=2).messages, 2, "a limit")
 
 
 @fact
@@ -82,31 +92,31 @@ def timers_are_kept_replaced_and_removed(store: Store) -> None:
     """A timer is the entity's, by its id; it goes with its entity."""
     late = _PAST.replace(year=2040)
     kept = Timer("e/1", "a", late, {"x": [1, None]}, {"sender": "é"}, "5m")
-    same(store.timers.put(kept), kept)
-    store.timers.put(Timer("e/1", "b", _PAST, "p"))
-    same([each.id for each in store.timers.of("e/1")], ["b", "a"], "by their time")
-    same(store.timers.of("e/1")[1], kept, "as it was put")
-    store.timers.put(Timer("e/1", "b", late, "new"), new=True)
-    same([each.payload for each in store.timers.of("e/1")], ["p", kept.payload], "new stays")
-    store.timers.put(Timer("e/1", "b", _PAST, "other"))
-    same(store.timers.of("e/1")[0].payload, "other", "replaced")
-    same([store.timers.drop("e/1", "b"), store.timers.drop("e/1", "b")], [True, False], "dropped")
-    store.timers.put(Timer("e/2", "a", late, "p"))
+    same(store.put_timer(kept), kept)
+    store.put_timer(Timer("e/1", "b", _PAST, "p"))
+    same([each.id for each in store.timers("e/1")], ["b", "a"], "by their time")
+    same(store.timers("e/1")[1], kept, "as it was put")
+    store.put_timer(Timer("e/1", "b", late, "new"), new=True)
+    same([each.payload for each in store.timers("e/1")], ["p", kept.payload], "new stays")
+    store.put_timer(Timer("e/1", "b", _PAST, "other"))
+    same(store.timers("e/1")[0].payload, "other", "replaced")
+    same([store.drop_timer("e/1", "b"), store.drop_timer("e/1", "b")], [True, False], "dropped")
+    store.put_timer(Timer("e/2", "a", late, "p"))
     store.delete("e/1")
-    same([len(store.timers.of(entity)) for entity in ("e/1", "e/2")], [0, 1], "deleted")
+    same([len(store.timers(entity)) for entity in ("e/1", "e/2")], [0, 1], "deleted")
     for name in ALIKE:
-        store.timers.put(Timer("e/3", name, late, name))
-    same({(each.id, each.payload) for each in store.timers.of("e/3")}, {(n, n) for n in ALIKE})
+        store.put_timer(Timer("e/3", name, late, name))
+    same({(each.id, each.payload) for each in store.timers("e/3")}, {(n, n) for n in ALIKE})
 
 
 @fact
 def a_due_timer_is_released_once_and_in_one_transaction(store: Store) -> None:
     """If many release at once, each due timer is appended once; a repeated timer is moved on."""
     for number in range(40):
-        store.timers.put(Timer(f"e/{number % 5}", f"t{number}", _PAST, number))
-    store.timers.put(Timer("e/1", "again", _PAST, "again", every="5m"))
-    store.timers.put(Timer("e/1", "not yet", _PAST, "late"), after=timedelta(minutes=10))
-    store.timers.put(Timer("f/1", "unknown", _PAST, "other"))
+        store.put_timer(Timer(f"e/{number % 5}", f"t{number}", _PAST, number))
+    store.put_timer(Timer("e/1", "again", _PAST, "again", every="5m"))
+    store.put_timer(Timer("e/1", "not yet", _PAST, "late"), after=timedelta(minutes=10))
+    store.put_timer(Timer("f/1", "unknown", _PAST, "other"))
     told: list[tuple[str, int]] = []
 
     def release(timer: Timer, now: datetime) -> Released:
@@ -117,14 +127,14 @@ def a_due_timer_is_released_once_and_in_one_transaction(store: Store) -> None:
         def begun(tx: Any, session: str, turn: int) -> None:
             told.append((session, turn))
 
-        while store.timers.release(["e"], release, most=7, begun=begun):
+        while store.release(["e"], release, most=7, begun=begun) == 0:
             pass
 
     at_once([work, work, work])
     payloads = [item.payload for n in range(5) for item in store.read(f"e/{n}")]
     same(sorted(payloads, key=str), sorted([*range(40), "again"], key=str), "released")
     same(set(told), {(f"e/{number}", 1) for number in range(5)}, "turns that were told of")
-    same([each.id for each in store.timers.of("e/1")], ["again", "not yet"], "left")
-    same([each.id for each in store.timers.of("f/1")], ["unknown"], "of another type")
-    soon = store.timers.next(["e"])
-    same((soon is not None and 200 < soon < 400, store.timers.next(["g"])), (True, None), "next")
+    same([each.id for each in store.timers("e/1")], ["again", "not yet"], "left")
+    same([each.id for each in store.timers("f/1")], ["unknown"], "of another type")
+    soon, never = (store.release([kind], release, most=7) for kind in "eg")
+    same((soon is not None and 200 < soon < 400, never), (True, None), "next")

@@ -9,14 +9,17 @@ from functools import partial
 
 from muntin.core.message import Message, user
 from muntin.errors import InvalidInput, StoreError
-from muntin.timeline.items import Draft
+from muntin.timeline.items import Draft, SideWrites
 from muntin.timeline.store import Store
 from tests.timeline.store.conformance.facts import (
     ALIKE,
     at_once,
     entry,
     fact,
+    ids,
+    info_of,
     positions,
+    reach,
     refused,
     said,
     same,
@@ -29,12 +32,16 @@ def an_unknown_session_has_nothing(store: Store) -> None:
     """A session without items is empty, and reading does not make it."""
     store.delete("s")
     store.settle("s", 1, "failed")
-    store.count("s", {1: {"words": 1}})
-    found = (store.read("s"), store.turns("s"), store.entries("s"), store.entries("s", "e"))
+    found = (
+        store.read("s"),
+        store.turns("s"),
+        store.read("s", live=True),
+        store.read("s", entry="e"),
+    )
     same(found, ([], [], [], []))
-    same((store.reach("s", 10), store.session("s"), store.sessions()), (None, None, []))
+    same((reach(store, "s", weight=10), info_of(store, "s"), store.sessions()), (None, None, []))
     same(store.append("s", []), [])
-    same((store.session("s"), store.sessions()), (None, []), "after appending nothing")
+    same((info_of(store, "s"), store.sessions()), (None, []), "after appending nothing")
 
 
 @fact
@@ -53,7 +60,7 @@ def positions_never_shift(store: Store) -> None:
     store.append("s", [entry("e", "2"), Draft("context_removed", payload={"id": "e"})])
     store.append("s", said("c", turn=1, ends="failed"))
     store.settle("s", 1, "completed")
-    store.count("s", {2: {"words": 1}})
+    store.put("s", SideWrites(counts={2: {"words": 1}}))
     same(store.read("s")[:3], before)
     same(positions(store.read("s")), [1, 2, 3, 4, 5, 6])
 
@@ -71,13 +78,13 @@ def a_refused_append_leaves_nothing(store: Store) -> None:
     good = [said("a", opens="turn", ends="completed")[0], entry("new")]
     for what, draft in unfit.items():
         refused(partial(store.append, "s", [*good, draft]), what)
-        same((store.session("s"), store.sessions()), (None, []), f"a new session after {what}")
+        same((info_of(store, "s"), store.sessions()), (None, []), f"a new session after {what}")
     store.append("s", [*said("first"), entry("old")])
-    info = store.session("s")
+    info = info_of(store, "s")
     for what, draft in unfit.items():
         refused(partial(store.append, "s", [*good, draft]), what)
-        same((store.session("s"), statuses(store)), (info, [(1, "completed")]), what)
-        same(positions(store.entries("s")), [2], what)
+        same((info_of(store, "s"), statuses(store)), (info, [(1, "completed")]), what)
+        same(positions(store.read("s", live=True)), [2], what)
     same(positions(store.append("s", said("next"))), [3])
 
 
@@ -86,15 +93,18 @@ def an_entry_lives_until_replaced_or_removed(store: Store) -> None:
     """For each id only the newest version is live, at its own position; all stay readable."""
     store.append("s", [entry("a", "1"), entry("b", "1"), *said("x")])
     store.append("s", [entry("a", "2")])
-    same([(i.position, i.payload["content"]) for i in store.entries("s")], [(2, "1"), (4, "2")])
+    same(
+        [(i.position, i.payload["content"]) for i in store.read("s", live=True)],
+        [(2, "1"), (4, "2")],
+    )
     gone = Draft("context_removed", payload={"id": "a"})
     store.append("s", [gone, Draft("context_removed", payload={"id": "unknown"})])
-    same(positions(store.entries("s")), [2])
-    same([item.payload["content"] for item in store.entries("s", "a")], ["1", "2"])
+    same(positions(store.read("s", live=True)), [2])
+    same([item.payload["content"] for item in store.read("s", entry="a")], ["1", "2"])
     store.append("s", [gone, entry("a", "3"), entry("a", "4")])
-    same(positions(store.entries("s")), [2, 9])
-    same(positions(store.entries("s", "a")), [1, 4, 8, 9])
-    same(store.entries("s", "unknown"), [])
+    same(positions(store.read("s", live=True)), [2, 9])
+    same(positions(store.read("s", entry="a")), [1, 4, 8, 9])
+    same(store.read("s", entry="unknown"), [])
     same([item.kind for item in store.read("s", after=7)], ["context_inserted"] * 2)
 
 
@@ -105,24 +115,24 @@ def entries_are_kept_apart(store: Store) -> None:
     store.append("other", [entry("a", "other"), Draft("context_removed", payload={"id": "ab"})])
     store.append("s", [Draft("context_removed", payload={"id": "%"}), entry("A", "new")])
     left = [id for id in ALIKE if id not in ("%", "A")]
-    same([item.payload["content"] for item in store.entries("s")], [*left, "new"])
+    same([item.payload["content"] for item in store.read("s", live=True)], [*left, "new"])
     for id in ALIKE:
-        versions = [item.payload["content"] for item in store.entries("s", id)]
+        versions = [item.payload["content"] for item in store.read("s", entry=id)]
         same(versions, ["A", "new"] if id == "A" else [id], id)
 
 
 @fact
 def sessions_are_listed_by_code_point(store: Store) -> None:
     """Pages of sessions follow the code points of their ids and meet without gap or overlap."""
-    ids = [*ALIKE, "\U00010000", "\ue000", "B", "b", "-", "~", "é"]
-    for id in ids:
-        store.append(id, said("x"))
+    names = [*ALIKE, "\U00010000", "\ue000", "B", "b", "-", "~", "é"]
+    for name in names:
+        store.append(name, said("x"))
     found: list[str] = []
     while page := store.sessions(after=found[-1] if found else None, limit=4):
         found += [info.id for info in page]
         same(len(page) <= 4, True, "the size of a page")
-    same(found, sorted(ids))
-    same([info.id for info in store.sessions(after="A!", limit=1)], ["B"])
+    same(found, sorted(names))
+    same(ids(store.sessions(after="A!", limit=1)), ["B"])
     same(store.sessions(limit=0), [])
     refused(partial(store.sessions, limit=-1), "a limit of -1")
 
@@ -132,9 +142,9 @@ def a_session_is_described(store: Store) -> None:
     """The facts about a session: its items, its turns, the times of its first and last item."""
     old = datetime(2000, 1, 1, tzinfo=UTC)
     store.append("s", said("a", "b", opens="turn", time=old) + said("c"))
-    first = store.session("s")
+    first = info_of(store, "s")
     store.append("s", said("d", time=old + timedelta(days=1)))
-    second = store.session("s")
+    second = info_of(store, "s")
     if first is None or second is None:
         raise AssertionError("the session is not known")
     times = [item.time for item in store.read("s")]
@@ -156,11 +166,15 @@ def sessions_get_other_ids_together_or_not_at_all(store: Store) -> None:
         except error:
             continue
         raise AssertionError(f"{names} were not refused")
-    same([info.id for info in store.sessions()], ["a", "b", "c"], "nothing happened")
+    same(ids(store.sessions()), ["a", "b", "c"], "nothing happened")
     store.rename({"a": "y", "b": "x"})
-    same([info.id for info in store.sessions()], ["c", "x", "y"])
+    same(ids(store.sessions()), ["c", "x", "y"])
     same([len(store.read(name)) for name in "abcxy"], [0, 0, 1, 1, 1], "items")
-    same((statuses(store, "x"), store.waiting()), ([(1, "open")], ["c", "x", "y"]), "turns")
+    same(
+        (statuses(store, "x"), ids(store.sessions(waiting=True))),
+        ([(1, "open")], ["c", "x", "y"]),
+        "turns",
+    )
 
 
 @fact
@@ -170,14 +184,19 @@ def a_deleted_session_is_gone(store: Store) -> None:
         store.append(id, [Draft("message", user("x"), weight=3), entry("e", id)])
     store.delete("s")
     store.delete("s")
-    found = (store.read("s"), store.turns("s"), store.entries("s"), store.entries("s", "e"))
+    found = (
+        store.read("s"),
+        store.turns("s"),
+        store.read("s", live=True),
+        store.read("s", entry="e"),
+    )
     same(found, ([], [], [], []))
-    same((store.session("s"), store.reach("s", 9)), (None, None))
-    same([info.id for info in store.sessions()], ["other"])
+    same((info_of(store, "s"), reach(store, "s", weight=9)), (None, None))
+    same(ids(store.sessions()), ["other"])
     store.append("s", [Draft("message", user("y"), weight=1)])
     same([(item.position, item.turn) for item in store.read("s")], [(1, 1)])
-    same(positions(store.entries("s") + store.entries("s", "e")), [])
-    same(positions(store.entries("other")), [2])
+    same(positions(store.read("s", live=True) + store.read("s", entry="e")), [])
+    same(positions(store.read("other", live=True)), [2])
 
 
 @fact
@@ -230,8 +249,8 @@ def turns_begun_at_once_are_different(store: Store) -> None:
     for number in range(1, 26):
         kinds = [i.kind for i in store.read("s", first_turn=number, last_turn=number)]
         same(kinds, ["wake", "context_inserted", "message"], f"turn {number}")
-    versions = store.entries("s", "e")
-    same((len(versions), store.entries("s")), (25, versions[-1:]), "one version is live")
+    versions = store.read("s", entry="e")
+    same((len(versions), store.read("s", live=True)), (25, versions[-1:]), "one version is live")
 
 
 @fact

@@ -181,7 +181,7 @@ def test_every_kept_window_can_be_planned_again(store):
         assert len(records) == count
         for record in records:
             plan, report = json.loads(record.plan), json.loads(record.report)
-            content = partial(store.content, session)
+            content = partial(store.content, session, "report")
             window = read_plan(plan, content).window()
             assert window.tokens - window.report.answer_tokens == report["tokens"]
             assert read_plan(plan, content).at(10_000).window().messages
@@ -192,39 +192,39 @@ def test_contents_are_forgotten_when_no_report_names_them_any_more(url):
     (first, *_) = oldest.reports("chat")
     names = [name for slot in json.loads(first.plan)["slots"] for name in slot["messages"]]
     asked = names[-1]  # the message that was asked then, which later windows show dated
-    assert all(oldest.content("chat", name) for name in names)
+    assert all(oldest.content("chat", "report", name) for name in names)
     oldest.close()
 
     async def talk():
         model = ScriptedModel(lambda window: "Yes.", name=NAME)
         async with App(url, model=model, budget=1_200, keep_reports=5) as app:
             await app.conversation("chat").send("One more.")
-            assert app.store.content("chat", asked) is None
+            assert app.store.content("chat", "report", asked) is None
             assert [record.turn for record in app.store.reports("chat")] == [5, 6, 7, 8, 9]
             for record in app.store.reports("chat"):
                 plan = json.loads(record.plan)
-                read_plan(plan, lambda key: app.store.content("chat", key)).window()
+                read_plan(plan, lambda key: app.store.content("chat", "report", key)).window()
 
     asyncio.run(talk())
 
 
 def test_the_original_of_a_source_is_found_and_forgotten_in_time(store):
     snapshot = "248a6c3a90d8e909"
-    assert store.content("helper/1", snapshot, kind="source") == "doc " * 900
-    assert store.content("helper/1", f"source:{snapshot}") is None
+    assert store.content("helper/1", "source", snapshot) == "doc " * 900
+    assert store.content("helper/1", "report", f"source:{snapshot}") is None
     read: Any = recovery_tools(Session("helper/1", store=store))[1]
     assert asyncio.run(read("docs", 0, 7, snapshot)) == "doc doc"
     store.put("helper/1", SideWrites(turn=3, forget=2))
-    assert store.content("helper/1", snapshot, kind="source") is None
-    assert store.content("helper/killed", snapshot, kind="source") is not None
+    assert store.content("helper/1", "source", snapshot) is None
+    assert store.content("helper/killed", "source", snapshot) is not None
 
 
 def test_what_the_window_before_left_to_the_next_is_kept_by_its_line(url, store):
     for session, digests in (("chat", 15), ("helper/1", 6), ("killed/chat", 3)):
-        text = store.note(session, "frontier", "window")
+        text = store.content(session, "frontier", "window")
         assert len(json.loads(text)["digests"]) == digests
-    assert store.note("chat", "frontier", "frontier:window") is None
-    assert store.note("plain", "frontier", "window") is None
+    assert store.content("chat", "frontier", "frontier:window") is None
+    assert store.content("plain", "frontier", "window") is None
     assert len(rows(url, "SELECT * FROM muntin_notes")) == 4
 
 
@@ -247,7 +247,7 @@ def test_reports_of_old_stores_are_bounded_too(url):
         assert min(reports, contents) > 0
         assert store.prune(before=datetime.now(UTC)).reports == 11
         assert store.prune(most=0) == Pruned(0, 0)
-        assert store.content("helper/1", "248a6c3a90d8e909", kind="source") == "doc " * 900
+        assert store.content("helper/1", "source", "248a6c3a90d8e909") == "doc " * 900
 
 
 def spoilt(url, statement):

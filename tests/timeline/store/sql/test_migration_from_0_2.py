@@ -53,17 +53,17 @@ def test_what_was_said_is_all_there(store):
 
 def test_notes_are_found_by_kind_and_name(store):
     for session in ("chat", "helper/1"):
-        text = store.note(session, "frontier", "window")
+        text = store.content(session, "frontier", "window")
         assert Frontier.from_dict(json.loads(text)).digests
     assert (
         State.load(Session("chat", store=store), "window").text == "So far they spoke of flights."
     )
-    assert json.loads(store.note("chat", "failed_summary_usage"))["input"] == 100
-    assert store.note("chat", "recall_segment", "0").startswith("muntin-recall-1:")
-    assert store.note("chat", "recall_vectors", "tiny:0") == "AAAA"
-    assert json.loads(store.note("fit", "recorder_frontier"))["count"] == 3
-    assert json.loads(store.note("fit", "recorder_steps")) == [4, {"1": 1, "2": 1}]
-    assert store.note("chat", "frontier", "summary:window") is None
+    assert json.loads(store.content("chat", "failed_summary_usage"))["input"] == 100
+    assert store.content("chat", "recall_segment", "0").startswith("muntin-recall-1:")
+    assert store.content("chat", "recall_vectors", "tiny:0") == "AAAA"
+    assert json.loads(store.content("fit", "recorder_frontier"))["count"] == 3
+    assert json.loads(store.content("fit", "recorder_steps")) == [4, {"1": 1, "2": 1}]
+    assert store.content("chat", "frontier", "summary:window") is None
 
 
 def test_failed_summaries_are_still_billed(store):
@@ -76,12 +76,14 @@ def test_every_kept_window_can_be_planned_again(store):
     records = store.reports("chat")
     assert len(records) == 5
     for record in records:
-        window = read_plan(json.loads(record.plan), partial(store.content, "chat")).window()
+        window = read_plan(
+            json.loads(record.plan), partial(store.content, "chat", "report")
+        ).window()
         assert window.messages
 
 
 def test_timers_and_turns_that_wait_are_still_there(store):
-    assert [timer.id for timer in store.timers.of("helper/1")] == ["later"]
+    assert [timer.id for timer in store.timers("helper/1")] == ["later"]
     assert [turn.status for turn in store.turns("helper/waits")] == ["pending"]
 
 
@@ -139,12 +141,12 @@ LIVE = (
 def test_a_process_of_0_2_that_has_the_store_open_goes_on(url):
     connect = sqlite3.connect if url.startswith("sqlite") else psycopg.connect
     with closing(connect(url.removeprefix("sqlite:///"))) as old, open_store(url) as store:
-        before = store.note("chat", "frontier", "window")
+        before = store.content("chat", "frontier", "window")
         for statement in LIVE:
             old.execute(statement)
         old.commit()
         assert [item.message.text for item in store.read("chat") if item.message][-1] == "live"
-        assert store.note("chat", "frontier", "window") == before
+        assert store.content("chat", "frontier", "window") == before
         store.delete("chat")
         rows = old.execute("SELECT line FROM muntin_frontiers").fetchall()
         assert ("summary:window",) not in rows

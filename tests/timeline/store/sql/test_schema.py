@@ -90,7 +90,7 @@ def test_a_store_of_the_first_version_is_brought_to_ours(store_url, monkeypatch)
     assert rows(store_url, "SELECT value FROM muntin_meta") == [("1",)]
     with closing(open_store(store_url)) as store:
         store.put("s", SideWrites(notes={("frontier", "window"): "new"}))
-        assert store.note("s", "frontier", "window") == "new"
+        assert store.content("s", "frontier", "window") == "new"
         assert [m.text for m in Session("s", store=store).messages()] == ["kept"]
         assert [(turn.status, turn.resumable) for turn in store.turns("s")] == [
             ("open", True),

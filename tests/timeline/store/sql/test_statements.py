@@ -5,10 +5,19 @@ import sqlite3
 import pytest
 
 from muntin import Message, Session
-from muntin.timeline.store.sql import SqlStore
+from muntin.timeline.store.sql import Store
 from muntin.timeline.store.sql import statements as sql
 
-VALUES = {"session": "s", "sid": 1, "turn": 1, "last": "", "newest": 1, "n": 5, "state": "open"}
+VALUES = {
+    "session": "s",
+    "sid": 1,
+    "turn": 1,
+    "last": "",
+    "newest": 1,
+    "n": 5,
+    "status": "open",
+    "number": 1,
+}
 
 
 @pytest.mark.parametrize(
@@ -16,15 +25,17 @@ VALUES = {"session": "s", "sid": 1, "turn": 1, "last": "", "newest": 1, "n": 5, 
     [
         sql.UNSETTLED,
         sql.ANY_UNSETTLED,
-        sql.WAITING,
-        sql.BACKLOG,
-        sql.ONE_TURN,
-        sql.turns(state=True, newest=False),
-        sql.turns(state=True, newest=True),
+        sql.sessions(frozenset({"waiting"})),
+        sql.sessions(frozenset({"gave_up"})),
+        sql.backlog(of_one=False)[0],
+        sql.backlog(of_one=True)[0],
+        sql.turns(frozenset({"number"})),
+        sql.turns(frozenset({"status"})),
+        sql.turns(frozenset({"status", "newest"})),
     ],
 )
 def test_only_turns_are_read_that_are_asked_for(statement, tmp_path):
-    with SqlStore(f"sqlite:///{tmp_path / 's.db'}") as store:
+    with Store(f"sqlite:///{tmp_path / 's.db'}") as store:
         Session("s", store=store).append(Message("user", "hi"))
     connection = sqlite3.connect(tmp_path / "s.db")
     connection.create_function("muntin_now", 0, lambda: 0)
@@ -34,6 +45,11 @@ def test_only_turns_are_read_that_are_asked_for(statement, tmp_path):
         connection.close()
     looks = [step[3] for step in plan if "muntin_turns" in step[3]]
     for look in looks:
-        narrow = ("number=?", "status=?", "USING INDEX muntin_turns_waiting")
+        narrow = (
+            "number=?",
+            "status=?",
+            "USING INDEX muntin_turns_waiting",
+            "muntin_turns_gave_up",
+        )
         assert any(each in look for each in narrow), looks
     assert looks

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from muntin import user
 from muntin.timeline.items import Record, SideWrites, draft_of
-from muntin.timeline.store.sql import SqlStore, statements
+from muntin.timeline.store.sql import Store, statements
 from muntin.timeline.store.sql.transaction import Transaction
 
 
@@ -19,7 +19,7 @@ def opened(store):
 
 
 def test_what_the_report_before_names_is_not_written_again(tmp_path, monkeypatch):
-    store = SqlStore(f"sqlite:///{tmp_path / 'a.db'}")
+    store = Store(f"sqlite:///{tmp_path / 'a.db'}")
     opened(store)
     put(store, 1, "a", "b")
     written: list[str] = []
@@ -33,32 +33,36 @@ def test_what_the_report_before_names_is_not_written_again(tmp_path, monkeypatch
     monkeypatch.setattr(Transaction, "many", watched)
     put(store, 2, "a", "b", "c")
     assert written == ["c"]
-    assert [store.content("s", name) for name in "abc"] == ["content a", "content b", "content c"]
+    assert [store.content("s", "report", name) for name in "abc"] == [
+        "content a",
+        "content b",
+        "content c",
+    ]
     store.close()
 
 
 def test_what_another_process_has_forgotten_meanwhile_is_written_again(tmp_path):
     url = f"sqlite:///{tmp_path / 'a.db'}"
-    mine, other = SqlStore(url), SqlStore(url)
+    mine, other = Store(url), Store(url)
     opened(mine)
     put(mine, 1, "a")
     put(other, 2, "b", keep=1)
-    assert mine.content("s", "a") is None  # it went with the only report that named it
+    assert mine.content("s", "report", "a") is None  # it went with the only report that named it
     put(mine, 3, "a")
-    assert mine.content("s", "a") == "content a"
+    assert mine.content("s", "report", "a") == "content a"
     mine.close()
     other.close()
 
 
 def test_a_session_made_anew_has_its_contents(tmp_path):
     url = f"sqlite:///{tmp_path / 'a.db'}"
-    mine, other = SqlStore(url), SqlStore(url)
+    mine, other = Store(url), Store(url)
     opened(mine)
     put(mine, 1, "a")
     other.delete("s")
     opened(other)
     put(other, 1, "b")  # the same turn and time
     put(mine, 2, "a")
-    assert mine.content("s", "a") == "content a"
+    assert mine.content("s", "report", "a") == "content a"
     mine.close()
     other.close()

@@ -1,5 +1,5 @@
 """Stores in SQL: SQLite and PostgreSQL."""
 
-from muntin.timeline.store.sql.store import SqlStore
+from muntin.timeline.store.sql.store import Store
 
-__all__ = ["SqlStore"]
+__all__ = ["Store"]

@@ -5,17 +5,19 @@ Owns the rows of an append, and that it is refused if its writer has lost the tu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from muntin.errors import TurnLost
 from muntin.timeline.items import UNSETTLED, Claim, Draft, Item, Status
-from muntin.timeline.store.protocols import Begun
 from muntin.timeline.store.rows import place, to_microseconds, to_rows, waking, written
 from muntin.timeline.store.sql import statements as sql
 from muntin.timeline.store.sql.transaction import Transaction
 
+# Called inside of a transaction with the transaction, a session, and the inbox turn that has begun
+# to wait there. If the transaction is begun again, it is called again.
+Begun: TypeAlias = Callable[[Any, str, int], None]
 _MICROSECOND = timedelta(microseconds=1)
 
 

@@ -7,51 +7,27 @@ the turn changes nothing.
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
-from muntin.timeline.items import Claim, Draft, SideWrites, Status, Turn, check_session_id
+from muntin.timeline.items import Backlog, Claim, Draft, SideWrites, Status, Turn
 from muntin.timeline.owner import Choice, choose, gave_up_text, is_gone, is_lost, pause
-from muntin.timeline.store.protocols import Backlog
 from muntin.timeline.store.rows import from_microseconds, to_ascii_json, to_turn
 from muntin.timeline.store.sql import statements as sql
 from muntin.timeline.store.sql.appending import Appending, claim_values
-from muntin.timeline.store.sql.database import Database
+from muntin.timeline.store.sql.archive import Archive, check
 from muntin.timeline.store.sql.transaction import Transaction
 
 _MICROSECOND = timedelta(microseconds=1)
-# The owner that holds a name, and until when.
-_Hold: TypeAlias = tuple[str, datetime]
 
 
-@lru_cache(maxsize=1_000)
-def _checked(session: str) -> str:
-    return check_session_id(session)
+class Leases(Archive):
+    """Which owner works on which turn: one owner at a time, as long as its lease is renewed.
 
-
-def check(session: str) -> str:
-    """Return a valid session id; an id that was checked lately is not checked again."""
-    return _checked(session) if session.__class__ is str else check_session_id(session)
-
-
-class SqlLeases(ABC):
-    """The leases of an SQL store; `Leases` says what its methods promise."""
-
-    def __init__(self, database: Database) -> None:
-        self.database = database
-
-    def ask(self, statement: str, session: str, **values: Any) -> list[Any]:
-        """Return the rows of one statement about a session."""
-        check(session)
-        return self.database.query(statement, session=session, **values)
-
-    @abstractmethod
-    def put_within(self, tx: Transaction, session: str, sid: int, beside: SideWrites) -> None:
-        """Put data beside a session in an open transaction."""
+    Leases are written and compared by one clock: the server's, or the machine's.
+    """
 
     def settle(
         self,
@@ -63,6 +39,11 @@ class SqlLeases(ABC):
         reason: str | None = None,
         beside: Sequence[SideWrites] = (),
     ) -> bool:
+        """Settle a turn and release it; with a `claim`, only if the claim is still valid.
+
+        In the same transaction `beside` is put. False, and nothing is written, if there is no such
+        turn, it has another owner, or it is settled already.
+        """
         check(session)
         values: dict[str, Any] = {"turn": turn, "state": status, "reason": reason}
         statement = sql.SETTLE
@@ -91,6 +72,14 @@ class SqlLeases(ABC):
         max_attempts: int | None = None,
         sure: bool = False,
     ) -> Turn | None:
+        """Take the next turn that may be worked on, and become its owner; its attempt rises.
+
+        One turn of a session is worked on at a time; see `muntin.timeline.owner.choose`. A
+        `resumable` turn may be taken again when its owner died, `max_attempts` times in all: then
+        it is failed, with an error item that says so. A turn that is the owner's already is
+        returned unchanged. If nothing can be taken, nothing is written. An engine that is `sure` to
+        run alone takes a resumable turn at once, whatever its lease says.
+        """
         check(session)
 
         def chosen(turns: Sequence[Turn], now: datetime) -> Choice:
@@ -127,17 +116,24 @@ class SqlLeases(ABC):
         return self.database.transact(write)
 
     def renew(self, session: str, turn: int, claim: Claim) -> bool:
+        """Renew the lease of a turn; False if the claim is no longer valid."""
         values = {"session": check(session), "turn": turn, **claim_values(claim)}
         return bool(self.database.transact(lambda tx: tx.all(sql.RENEW, **values)))
 
     def hand_back(
         self, session: str, turn: int, claim: Claim, *, after: timedelta = timedelta(0)
     ) -> bool:
+        """Let other owners take a resumable turn, after some time; this does not count as a try.
+
+        False if the claim is no longer valid.
+        """
         values = {"session": check(session), "turn": turn, "pause": after // _MICROSECOND}
         values |= {"holder": claim.owner, "attempt": claim.attempt}
         return bool(self.database.transact(lambda tx: tx.all(sql.HAND_BACK, **values)))
 
     def mend(self, session: str) -> list[int]:
+        """Fail the open turns that lost their owner and are not resumable; return their numbers."""
+
         def lost(rows: list[Any]) -> list[int]:
             turns, now = _unsettled(rows)
             return [turn.number for turn in turns if is_lost(turn, now)]
@@ -152,58 +148,51 @@ class SqlLeases(ABC):
         found = lost(self.ask(sql.UNSETTLED, session))
         return self.database.transact(write) if found else []
 
-    def gave_up(self, *, after: str | None = None, limit: int = 100) -> list[tuple[str, int]]:
-        page = {"last": after or "", "newest": limit}
-        return [(name, turn) for name, turn in self.database.query(sql.GAVE_UP, **page)]
-
     def hold(self, session: str, name: str, owner: str, lease: timedelta) -> bool:
-        def write(tx: Transaction, note: Mapping[str, Any], held: _Hold | None) -> bool:
-            now = tx.scalar(sql.NOW)
-            time = from_microseconds(now)
-            if held is not None and held[0] != owner and not is_gone(*held, time):
-                return False
-            data = to_ascii_json([owner, now + lease // _MICROSECOND])
-            tx.run(sql.PUT_NOTE, **note, data=data)
-            return True
+        """Hold a name of a session for an owner, or hold it longer; False while another holds it.
 
-        return self._change_held(session, name, write)
-
-    def let_go(self, session: str, name: str, owner: str) -> None:
-        def write(tx: Transaction, note: Mapping[str, Any], held: _Hold | None) -> bool:
-            if held is not None and held[0] == owner:
-                tx.run(sql.DROP_NOTE, **note)
-            return True
-
-        self._change_held(session, name, write)
-
-    def _change_held(self, session: str, name: str, write: Callable[..., bool]) -> bool:
-        """Call `write` with the session locked, and with the owner that holds the name."""
+        With no time it is held no longer. A name held by an owner that is gone
+        (`muntin.timeline.owner.is_gone`) is free. No name of a session that does not exist can be
+        held.
+        """
         check(session)
 
-        def change(tx: Transaction) -> bool:
+        def write(tx: Transaction) -> bool:
             sid = tx.scalar(sql.SESSION_ID, session=session)
             if sid is None:
                 return False
-            found = tx.scalar(sql.NOTE, session=session, kind="held", name=name)
-            owner, lease = json.loads(found) if found is not None else (None, 0)
+            held = tx.scalar(sql.NOTE, session=session, kind="held", name=name)
+            now = tx.scalar(sql.NOW)
+            if held is not None:
+                holder, until = json.loads(held)
+                if holder != owner and not is_gone(
+                    holder, from_microseconds(until), from_microseconds(now)
+                ):
+                    return False
             note = {"sid": sid, "kind": "held", "name": name}
-            held = None if owner is None else (owner, from_microseconds(lease))
-            return write(tx, note, held)
+            if lease:
+                until = now + lease // _MICROSECOND
+                tx.run(sql.PUT_NOTE, **note, data=to_ascii_json([owner, until]))
+            else:
+                tx.run(sql.DROP_NOTE, **note)
+            return True
 
-        return self.database.transact(change)
+        return self.database.transact(write)
 
-    def waiting(self, *, after: str | None = None, limit: int = 100) -> list[str]:
-        page = {"last": after or "", "newest": limit}
-        return [name for (name,) in self.database.query(sql.WAITING, **page)]
+    def backlog(self, session: str | None = None, *, most: int = 0) -> Backlog:
+        """Return how many turns wait and how many are worked on, in all sessions or in one.
 
-    def backlog(self) -> Backlog:
-        found = dict(self.database.query(sql.BACKLOG))
-        ((oldest,),) = self.database.query(sql.OLDEST)
-        since = None if oldest is None else from_microseconds(oldest)
-        return Backlog(found.get("pending", 0), found.get("open", 0), since)
-
-    def pending(self, session: str, limit: int) -> int:
-        return int(self.ask(sql.PENDING, session, most=limit)[0][0])
+        Of one session also how many messages wait in its inbox; counting ends at `most`.
+        """
+        values = {} if session is None else {"session": check(session)}
+        count, oldest = sql.backlog(of_one=session is not None)
+        turns = dict(self.database.query(count, **values))
+        ((time,),) = self.database.query(oldest, **values)
+        since = None if time is None else from_microseconds(time)
+        messages = 0
+        if session is not None:
+            ((messages,),) = self.database.query(sql.PENDING, session=session, most=most)
+        return Backlog(turns.get("pending", 0), turns.get("open", 0), since, messages)
 
 
 def _unsettled(rows: Sequence[Sequence[Any]]) -> tuple[list[Turn], datetime]:

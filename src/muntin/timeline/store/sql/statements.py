@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from muntin.timeline.store.protocols import View
+from muntin.timeline.items import View
 
 
 def _insert(table: str, columns: str) -> str:
@@ -28,8 +28,6 @@ _UNSETTLED = "status IN ('open', 'pending')"
 
 # Sessions.
 
-LIST_SESSIONS = f"{_INFO} WHERE name > :last ORDER BY name LIMIT :newest"
-ONE_SESSION = f"{_INFO} WHERE name = :session"
 # Locked against other writers.
 SESSION_ID = "SELECT id FROM muntin_sessions WHERE name = :session FOR UPDATE"
 # Makes room for n items in a session that may not exist yet, and locks it.
@@ -66,20 +64,9 @@ RECOUNT = "UPDATE muntin_items SET tokens = :counted WHERE session = :sid AND po
 _SEEN = "session = :sid AND position = :at AND (client OR history)"
 IS_SEEN = f"SELECT 1 FROM muntin_items WHERE {_SEEN}"
 HIDE = f"UPDATE muntin_items SET client = FALSE, history = FALSE WHERE {_SEEN}"
-REACH = f"""
-SELECT {_ITEM} FROM muntin_items i
-WHERE session = {_SID}
-    AND total > (SELECT total FROM muntin_sessions WHERE name = :session) - :weight
-ORDER BY total, position LIMIT 1"""
 INSERT_ENTRY = _insert("entries", "session, entry, position, ended")
 END_ENTRY = """
 UPDATE muntin_entries SET ended = :at WHERE session = :sid AND entry = :name AND ended IS NULL"""
-_VERSIONS = f"""
-SELECT {_ITEM} FROM muntin_entries e
-JOIN muntin_items i ON i.session = e.session AND i.position = e.position
-WHERE e.session = {_SID} AND """
-LIVE = f"{_VERSIONS} ended IS NULL ORDER BY e.position"
-VERSIONS = f"{_VERSIONS} entry = :name ORDER BY e.position"
 
 
 @cache
@@ -88,12 +75,15 @@ def read(view: View, given: frozenset[str]) -> str:
     # With a bound on positions, `+ 0` keeps the database from the index on turns.
     turn = "i.turn + 0" if "after" in given else "i.turn"
     limits = {
-        "after": "position > :after",
-        "before": "position < :before",
+        "after": "i.position > :after",
+        "before": "i.position < :before",
         "first_turn": f"{turn} >= :first_turn",
         "last_turn": f"{turn} <= :last_turn",
         "settled": "(t.status != 'failed' OR i.turn >= :settled)",
-        "places": "position IN (SELECT CAST(value AS BIGINT) FROM json_each(:places))",
+        "places": "i.position IN (SELECT CAST(value AS BIGINT) FROM json_each(:places))",
+        "weight": "total > (SELECT total FROM muntin_sessions WHERE name = :session) - :weight",
+        "entry": f"e.session = {_SID} AND e.entry = :entry",
+        "live": f"e.session = {_SID} AND e.ended IS NULL",
     }
     wanted = [f"i.session = {_SID}"]
     wanted += [clause for name, clause in limits.items() if name in given]
@@ -102,10 +92,13 @@ def read(view: View, given: frozenset[str]) -> str:
     joined = order = ""
     if "settled" in given:
         joined = " JOIN muntin_turns t ON t.session = i.session AND t.number = i.turn"
+    if not given.isdisjoint(("entry", "live")):
+        joined += " JOIN muntin_entries e ON e.session = i.session AND e.position = i.position"
+    first = "total, i.position" if "weight" in given else "i.position"  # as the index has them
     if "newest" in given:
-        order = " ORDER BY position DESC LIMIT :newest"
+        order = " ORDER BY i.position DESC LIMIT :newest"
     elif "oldest" in given:
-        order = " ORDER BY position LIMIT :oldest"
+        order = f" ORDER BY {first} LIMIT :oldest"
     return f"SELECT {_ITEM} FROM muntin_items i{joined} WHERE {' AND '.join(wanted)}{order}"
 
 
@@ -114,7 +107,6 @@ def read(view: View, given: frozenset[str]) -> str:
 INSERT_TURNS = """
 INSERT INTO muntin_turns (session, number, status, first, owner, attempt, until)
 VALUES (?, ?, ?, ?, ?, ?, muntin_now() + ?)"""
-ONE_TURN = f"{_TURN} WHERE session = {_SID} AND number = :turn"
 TURN_STATUS = "SELECT status FROM muntin_turns WHERE session = :sid AND number = :turn"
 # With the time of the leases' clock. Chosen by number; otherwise SQLite reads all turns of the
 # session in order.
@@ -124,24 +116,11 @@ SELECT {_COLUMNS}, muntin_now() FROM muntin_turns WHERE session = {_SID} AND num
 ORDER BY number"""
 ANY_UNSETTLED = f"SELECT number FROM muntin_turns WHERE session = :sid AND {_UNSETTLED} LIMIT 1"
 NOW = "SELECT muntin_now()"
-# With a column of the table; otherwise SQLite reads the index of all turns.
-WAITING = f"""
-SELECT name FROM muntin_sessions
-WHERE id IN (SELECT session FROM muntin_turns WHERE {_UNSETTLED} AND first > 0) AND name > :last
-ORDER BY name LIMIT :newest"""
-BACKLOG = f"SELECT status, count(*) FROM muntin_turns WHERE {_UNSETTLED} GROUP BY status"
-OLDEST = f"""
-SELECT min(i.time) FROM muntin_turns t
-JOIN muntin_items i ON i.session = t.session AND i.position = t.first
-WHERE t.{_UNSETTLED} AND t.status = 'pending'"""
 PENDING = f"""
 SELECT count(*) FROM (
     SELECT 1 FROM muntin_items WHERE session = {_SID} AND turn = (
         SELECT max(number) FROM muntin_turns WHERE session = {_SID} AND status = 'pending')
     LIMIT :most) AS found"""
-GAVE_UP = """
-SELECT s.name, t.number FROM muntin_turns t JOIN muntin_sessions s ON s.id = t.session
-WHERE t.reason = 'gave_up' AND s.name > :last ORDER BY s.name, t.number LIMIT :newest"""
 TAKE = """
 UPDATE muntin_turns
 SET status = 'open', owner = :holder, until = muntin_now() + :lease, resumable = :resumable,
@@ -177,14 +156,43 @@ OPEN_FREE_TURN = f"{END_FREE_TURN} AND {_UNSETTLED}"
 
 
 @cache
-def turns(*, state: bool, newest: bool) -> str:
+def turns(given: frozenset[str]) -> str:
     """Return the statement that reads the turns of a session, the newest first."""
-    most = " LIMIT :newest" if newest else ""
+    most = " LIMIT :newest" if "newest" in given else ""
     chosen = f"session = {_SID}"
-    if state:  # by an index; else SQLite reads all turns of the session
-        found = f"SELECT number FROM muntin_turns WHERE {chosen} AND status = :state"
-        chosen += f" AND number IN ({found} ORDER BY number DESC{most})"
+    if "number" in given:
+        chosen += " AND number = :number"
+    if "status" in given:  # by an index; else SQLite reads all turns of the session
+        numbers = f"SELECT number FROM muntin_turns WHERE {chosen} AND status = :status"
+        chosen += f" AND number IN ({numbers} ORDER BY number DESC{most})"
     return f"{_TURN} WHERE {chosen} ORDER BY number DESC{most}"
+
+
+@cache
+def backlog(*, of_one: bool) -> tuple[str, str]:
+    """Return the statements that count unsettled turns and find since when the oldest waits."""
+    chosen = f"t.session = {_SID}" if of_one else "TRUE"
+    count = f"SELECT status, count(*) FROM muntin_turns t WHERE {chosen} AND t.{_UNSETTLED}"
+    oldest = f"""
+        SELECT min(i.time) FROM muntin_turns t
+        JOIN muntin_items i ON i.session = t.session AND i.position = t.first
+        WHERE {chosen} AND t.{_UNSETTLED} AND t.status = 'pending'"""
+    return f"{count} GROUP BY status", oldest
+
+
+@cache
+def sessions(given: frozenset[str]) -> str:
+    """Return the statement that lists sessions by their ids."""
+    having = {
+        "id": "name = :id",
+        # With a column of the table; otherwise SQLite reads the index of all turns.
+        "waiting": f"""
+            id IN (SELECT session FROM muntin_turns WHERE {_UNSETTLED} AND first > 0)""",
+        "gave_up": "id IN (SELECT session FROM muntin_turns WHERE reason = 'gave_up')",
+    }
+    chosen = [clause for name, clause in having.items() if name in given]
+    where = " AND ".join(["name > :last", *chosen])
+    return f"{_INFO} WHERE {where} ORDER BY name LIMIT :newest"
 
 
 # Reports, their contents, notes. A held name is a note of the kind `held`.
@@ -218,7 +226,7 @@ DROP_NAMES = f"DELETE FROM muntin_report_contents {_UP_TO}"
 INSERT_CONTENTS = f"""
 {_insert("contents", "session, kind, hash, turn, data, size")} ON CONFLICT DO NOTHING"""
 CONTENT = f"""
-SELECT data FROM muntin_contents WHERE session = {_SID} AND kind = :kind AND hash = :key"""
+SELECT data FROM muntin_contents WHERE session = {_SID} AND kind = :kind AND hash = :name"""
 # Contents that only deleted reports named. With EXCEPT, because every other form is quadratic on
 # one of the databases.
 DROP_CONTENTS = """

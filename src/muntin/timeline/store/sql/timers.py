@@ -1,24 +1,18 @@
-"""Timers as rows of an SQL store: a due timer becomes an item in the transaction that removes it.
-
-The store appends: it passes the function that writes one item.
-"""
+"""Timers as rows: a due timer becomes an item in the transaction that removes it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any
 
-from muntin.timeline.items import Draft
-from muntin.timeline.store.protocols import Begun
 from muntin.timeline.store.rows import from_microseconds, to_ascii_json, to_microseconds
+from muntin.timeline.store.sql.appending import Appending, Begun
 from muntin.timeline.store.sql.database import Database
 from muntin.timeline.store.sql.transaction import Transaction
 from muntin.timeline.timers import Release, Timer
-
-# Writes one item in an open transaction.
-Write: TypeAlias = Callable[[Transaction, str, Draft, "Begun | None"], None]
 
 _TIMER = "SELECT session, id, due, every, data FROM muntin_timers"
 _PUT = """
@@ -41,23 +35,32 @@ NEXT_THERE = NEXT.replace(":now", _SERVER_NOW)
 DUE = f"{_TIMER} WHERE due <= :now AND {_KINDS} ORDER BY due LIMIT :most FOR UPDATE SKIP LOCKED"
 
 
-class SqlTimers:
-    """The timers of an SQL store; `Timers` says what its methods promise."""
+class Timers:
+    """Wakes at a time. Times are by the store's clock: its server's, if it has one."""
 
-    def __init__(self, database: Database, write: Write) -> None:
-        self._database = database
-        self._write = write
+    database: Database
 
-    def put(self, timer: Timer, *, after: timedelta | None = None, new: bool = False) -> Timer:
-        def write(tx: Transaction) -> Timer:
-            return self.put_in(tx, timer, after=after, new=new)
+    def timers(self, entity: str) -> list[Timer]:
+        """Return the timers of an entity, the next first."""
+        return [_timer(row) for row in self.database.query(LIST, entity=entity)]
 
-        return self._database.transact(write)
-
-    def put_in(
-        self, tx: Transaction, timer: Timer, *, after: timedelta | None = None, new: bool = False
+    def put_timer(
+        self,
+        timer: Timer,
+        *,
+        after: timedelta | None = None,
+        new: bool = False,
+        tx: Transaction | None = None,
     ) -> Timer:
-        """Store a timer in an open transaction."""
+        """Store a timer, and return it; a timer with the same id is replaced, or stays if `new`.
+
+        With `after` it is due that long from now. With `tx` it is stored in a transaction that is
+        open, such as the one of the function `begun`.
+        """
+        if tx is None:
+            return self.database.transact(
+                lambda tx: self.put_timer(timer, after=after, new=new, tx=tx)
+            )
         due = timer.due if after is None else self._now(tx) + after
         data = to_ascii_json({"payload": timer.payload, "meta": dict(timer.meta)})
         tx.run(
@@ -69,50 +72,49 @@ class SqlTimers:
             every=timer.every,
             data=data,
         )
-        return Timer(timer.entity, timer.id, due, timer.payload, timer.meta, timer.every)
+        return replace(timer, due=due)
 
-    def drop(self, entity: str, id: str) -> bool:
-        return bool(self._database.transact(lambda tx: tx.all(DROP, entity=entity, id=id)))
-
-    def of(self, entity: str) -> list[Timer]:
-        return [_timer(row) for row in self._database.query(LIST, entity=entity)]
-
-    def next(self, kinds: Collection[str]) -> float | None:
-        now = to_microseconds(datetime.now(UTC))
-        if self._database.kind == "postgresql":
-            rows = self._database.query(NEXT_THERE, kinds=to_ascii_json(sorted(kinds)))
-        else:
-            rows = self._database.query(NEXT, kinds=to_ascii_json(sorted(kinds)), now=now)
-        return rows[0][0] / 1e6 if rows else None
-
-    def _now(self, tx: Transaction) -> datetime:
-        """Return the server's time; the machine's if there is no server."""
-        if self._database.kind == "sqlite":
-            return datetime.now(UTC)
-        return from_microseconds(tx.scalar(_SERVER_TIME))
+    def drop_timer(self, entity: str, id: str) -> bool:
+        """Remove a timer; False if there is none, or it was due already."""
+        return bool(self.database.transact(lambda tx: tx.all(DROP, entity=entity, id=id)))
 
     def release(
         self, kinds: Collection[str], release: Release, *, most: int, begun: Begun | None = None
-    ) -> list[Timer]:
-        known = to_ascii_json(sorted(kinds))
+    ) -> float | None:
+        """Append the items of at most so many timers that are due, in one transaction.
 
-        def write(tx: Transaction) -> list[Timer]:
+        Each due time is released once, even if several processes release. Return in how many
+        seconds the next timer of these types is due: 0 if some were due now, None if there is none.
+        """
+        known = to_ascii_json(sorted(kinds))
+        there = self.database.kind == "postgresql"
+        times = {} if there else {"now": to_microseconds(datetime.now(UTC))}
+        rows = self.database.query(NEXT_THERE if there else NEXT, kinds=known, **times)
+        if not rows or rows[0][0] > 0:  # mostly none is due, and nothing is written
+            return rows[0][0] / 1e6 if rows else None
+
+        def write(tx: Transaction) -> None:
             now = self._now(tx)
             rows = tx.all(DUE, now=to_microseconds(now), kinds=known, most=most)
             # Sessions are locked in one order, so that two releasing processes do not deadlock.
-            due = sorted(map(_timer, rows), key=lambda timer: (timer.entity, timer.due))
-            for timer in due:
-                found = release(timer, now)
-                if found.again is None:
+            for timer in sorted(map(_timer, rows), key=lambda timer: (timer.entity, timer.due)):
+                released = release(timer, now)
+                if released.again is None:
                     tx.run(DROP, entity=timer.entity, id=timer.id)
                 else:
-                    again = to_microseconds(found.again)
+                    again = to_microseconds(released.again)
                     tx.run(MOVE, entity=timer.entity, id=timer.id, due=again)
-                if found.draft is not None:
-                    self._write(tx, timer.entity, found.draft, begun)
-            return due
+                if released.draft is not None:
+                    Appending(timer.entity, [released.draft]).write(tx, begun)
 
-        return self._database.transact(write)
+        self.database.transact(write)
+        return 0.0
+
+    def _now(self, tx: Transaction) -> datetime:
+        """Return the server's time; the machine's if there is no server."""
+        if self.database.kind == "sqlite":
+            return datetime.now(UTC)
+        return from_microseconds(tx.scalar(_SERVER_TIME))
 
 
 def _timer(row: Sequence[Any]) -> Timer:
