@@ -32,7 +32,7 @@ class Again(Exception):
         self.after = after
 
 
-class Limits(Protocol):
+class TypeLimits(Protocol):
     """How the entities of a type are handled here: `at_once` of them side by side, where None is no
     limit; types with a higher `priority` come first."""
 
@@ -49,7 +49,7 @@ class Host(Protocol):
     store: Store
 
     @property
-    def handlers(self) -> Mapping[str, Limits]:
+    def handlers(self) -> Mapping[str, TypeLimits]:
         """The types of entities that have a handler here, with their limits."""
 
     async def run(self, session: str, turn: int, *, sure: bool = False) -> int:
