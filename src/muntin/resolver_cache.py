@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from threading import Lock
 from typing import Any, Literal, TypeAlias
 
-from muntin.core.checks import check_size, shown
+from muntin.core.checks import check_count, check_seconds, shown
 from muntin.errors import Deadlock, InvalidInput, InvalidType, TimedOut
 from muntin.threads import apart, own
 
@@ -40,9 +40,7 @@ class CacheOptions:
     provider: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
-        if check_size(self.ttl, "CacheOptions.ttl") == 0:
-            raise InvalidInput("CacheOptions.ttl must be positive")
-        if self.ttl > MOST_TTL:
+        if check_count(self.ttl, "CacheOptions.ttl") > MOST_TTL:
             raise InvalidInput(f"CacheOptions.ttl must be at most {MOST_TTL} milliseconds")
         if not isinstance(self.provider, bool):
             raise InvalidType(f"CacheOptions.provider must be a bool, not {shown(self.provider)}")
@@ -57,9 +55,7 @@ def as_options(value: object, what: str) -> CacheOptions | None:
     if isinstance(value, CacheOptions):
         return value
     if isinstance(value, int):
-        if value <= 0:
-            raise InvalidInput(f"{what}: cache must be positive milliseconds, got {value}")
-        if value > MOST_TTL:
+        if check_count(value, f"{what}: cache") > MOST_TTL:
             raise InvalidInput(f"{what}: cache must be at most {MOST_TTL} milliseconds")
         return CacheOptions(ttl=value)
     raise InvalidType(
@@ -126,18 +122,12 @@ class ResolverCache:
         *,
         max_wait: float = MOST_WAIT,
     ) -> None:
-        if check_size(max_entries, "max_entries") == 0:
-            raise InvalidInput("max_entries must be positive")
-        if not isinstance(max_wait, int | float) or not 0 < max_wait < float("inf"):
-            raise InvalidInput(
-                f"max_wait must be a number of seconds above 0, not {shown(max_wait)}"
-            )
         self.hits = 0
         self.misses = 0
-        self._most = max_entries
+        self._most = check_count(max_entries, "max_entries")
         self._clock = clock
         self._entries: OrderedDict[Hashable, Entry] = OrderedDict()
-        self._max_wait = max_wait
+        self._max_wait = check_seconds(max_wait, "max_wait")
         self._making: dict[Hashable, _Flight] = {}
         self._lock = Lock()
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from muntin.calls import arity, off_loop
-from muntin.core.checks import check_text, compact_json, digest, shown
+from muntin.core.checks import check_count, check_seconds, check_text, compact_json, digest, shown
 from muntin.core.cutting import Keep
 from muntin.core.forms import messages_from
 from muntin.core.message import Message, as_message
@@ -74,8 +74,7 @@ class Sources:
 
 def check_sources(source_budget: object, sources: object) -> Sources:
     """Check the arguments of `use_context`; every error names the source."""
-    if not isinstance(source_budget, int) or isinstance(source_budget, bool) or source_budget < 1:
-        raise InvalidInput(f"source_budget must be a positive int, not {shown(source_budget)}")
+    budget = check_count(source_budget, "source_budget")
     if not isinstance(sources, Mapping) or not sources:
         raise InvalidInput("use_context needs at least one source, by name")
     checked = {}
@@ -85,13 +84,13 @@ def check_sources(source_budget: object, sources: object) -> Sources:
             raise InvalidInput(f"{what}: the window has a {name!r} of its own; choose another name")
         checked[name] = _check(_source(source, what), what)
     fixed = {n: s.max or 0 for n, s in checked.items() if s.cache != "volatile"}
-    if sum(fixed.values()) > source_budget:
+    if sum(fixed.values()) > budget:
         each = ", ".join(f"{name!r} {most:,}" for name, most in fixed.items())
         raise InvalidInput(
             f"the sources that are not volatile may take {sum(fixed.values()):,} tokens ({each}), "
-            f"but source_budget is {source_budget:,}"
+            f"but source_budget is {budget:,}"
         )
-    return Sources(source_budget, checked)
+    return Sources(budget, checked)
 
 
 def _source(given: object, what: str) -> Source:
@@ -115,16 +114,13 @@ def _check(source: Source, what: str) -> Source:
     if source.max is None:
         if source.cache != "volatile":
             raise InvalidInput(f"{what}: max is needed, because it is {source.cache}")
-    elif not isinstance(source.max, int) or isinstance(source.max, bool) or source.max < 1:
-        raise InvalidInput(f"{what}: max must be a positive int, not {shown(source.max)}")
+    else:
+        check_count(source.max, f"{what}: max")
     if source.keep not in ("head", "tail"):
         raise InvalidInput(f"{what}: keep must be 'head' or 'tail', not {shown(source.keep)}")
     if source.place not in ("wake", "before"):
         raise InvalidInput(f"{what}: place must be 'wake' or 'before', not {shown(source.place)}")
-    if not isinstance(source.timeout, int | float) or not 0 < source.timeout < float("inf"):
-        raise InvalidInput(
-            f"{what}: timeout must be a number of seconds, not {shown(source.timeout)}"
-        )
+    check_seconds(source.timeout, f"{what}: timeout")
     try:
         tag = None if source.tag is None else validate_tag_name(source.tag)
         _check_content(source.content, what)

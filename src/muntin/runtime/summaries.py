@@ -19,9 +19,7 @@ from typing import TYPE_CHECKING, Any
 from muntin import telemetry
 from muntin.agent.loop import to_the_end
 from muntin.composer import Composer
-from muntin.core.checks import (
-    compact_json,
-)
+from muntin.core.checks import compact_json
 from muntin.core.message import Message
 from muntin.core.planning.compact import Forms
 from muntin.core.planning.plan import Plan
@@ -78,7 +76,7 @@ class State:
     @classmethod
     def load(cls, session: Session, line: str) -> State:
         """Read the state; a state written by another version counts as none."""
-        text = session.store.content(session.id, *_note(line))
+        text = session.store.content(session.id, "summary", line)
         try:
             return cls() if text is None else cls(**json.loads(text))
         except (TypeError, ValueError):
@@ -111,10 +109,6 @@ class State:
         """Return the state after one more failed try."""
         tries = self.tries if self.since == coming.since else 0
         return replace(self, since=coming.since, tries=tries + 1, turn=turn, failed=error)
-
-
-def _note(line: str) -> NoteKey:
-    return "summary", line
 
 
 class Summaries:
@@ -222,7 +216,7 @@ class _Job:
     def _store_failure(self, state: State) -> None:
         """Store a failed try and its cost beside the timeline."""
         store, id = self.session.store, self.session.id
-        notes = {_note(self.line): compact_json(asdict(state))}
+        notes: dict[NoteKey, str] = {("summary", self.line): compact_json(asdict(state))}
         if self.usage != Usage():
             before = store.content(id, *FAILED_SUMMARY_USAGE)
             spent = SessionUsage(summaries=self.usage).and_in_vain(before)
@@ -237,7 +231,7 @@ class _Job:
             self.session.store.append(
                 self.session.id,
                 [Draft("summary", payload=payload, visibility=_HIDDEN)],
-                beside=SideWrites(notes={_note(self.line): state}),
+                beside=SideWrites(notes={("summary", self.line): state}),
             )
 
     async def _summarise(self, state: State) -> dict[str, Any] | None:
