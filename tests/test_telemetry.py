@@ -34,6 +34,7 @@ from muntin.telemetry import Names
 from muntin.testing import ScriptedModel
 from muntin.timeline.store.memory import MemoryStore
 from tests.interfaces import DURABLE, INTERFACES, Interface
+from tests.products import THREE, sample
 from tests.runtime.conftest import run
 
 ROOT = Path(__file__).parent.parent
@@ -100,7 +101,7 @@ def small(_: tuple[Message, ...]) -> Any:
     return slots.render()
 
 
-@pytest.mark.parametrize("interface", INTERFACES.values(), ids=INTERFACES)
+@pytest.mark.parametrize("interface", [INTERFACES[name] for name in sample(INTERFACES, *THREE)])
 def test_every_interface_tells_of_its_windows_and_calls(interface: Interface, seen: Seen) -> None:
     model = answers(
         ToolCall("c1", "look", '{"n":1}'), Reply(Message("assistant", "So."), usage=USAGE)
@@ -125,7 +126,7 @@ def test_every_interface_tells_of_its_windows_and_calls(interface: Interface, se
     assert Names.COMPACTED not in last
 
 
-@pytest.mark.parametrize("interface", DURABLE.values(), ids=DURABLE)
+@pytest.mark.parametrize("interface", [DURABLE[name] for name in sample(DURABLE, *THREE)])
 def test_a_session_is_named(interface: Interface, seen: Seen) -> None:
     app = App(MemoryStore(), budget=8_000)
     run(interface(app, answers("Yes."), "Is it?", ()))

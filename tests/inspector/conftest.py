@@ -25,6 +25,7 @@ from muntin.inspector.server import address_of, listen, make_server, new_token
 from muntin.timeline.receipts import report_of
 from muntin.timeline.session import Session
 from muntin.timeline.store import Store, open_store
+from tests import products
 from tests.inspector import sample
 
 T = TypeVar("T")
@@ -192,7 +193,8 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
-@pytest.fixture(params=["light", "dark"])
+# That both are readable is tested of the rules and of the colours.
+@pytest.fixture(params=products.sample(["light", "dark"], "light"))
 def scheme(request) -> str:
     return str(request.param)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from muntin import Slots
 from muntin.timeline.store.memory import MemoryStore
 from tests.inspector.conftest import declare, inspecting, keep, past, until
@@ -125,6 +127,7 @@ def check(page: Any, where: str) -> None:
     assert page.evaluate(RULES) == [], where
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_view_obeys_the_rules(page, scheme):
     page.emulate_media(color_scheme=scheme)
     with inspecting(filled()) as running:

@@ -20,6 +20,7 @@ from muntin.timeline.store.memory import MemoryStore
 from tests.inspector import hostile
 from tests.inspector.conftest import inspecting, keep
 from tests.inspector.sample import LONG
+from tests.products import sample
 
 WHICH: dict[str, Any] = {"session": LONG, "turn": 5}
 QUESTIONS: dict[str, dict[str, Any]] = {
@@ -36,6 +37,8 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "find": {"query": "words"},
 }
 QUESTIONED = [f"/api/{name}?{urlencode(query)}" for name, query in QUESTIONS.items()]
+# That each asks for the token is tested of all.
+SOME = sample(["/", "/static/app.js", *QUESTIONED])
 METHODS = ("POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "get")
 
 
@@ -64,7 +67,7 @@ def test_nothing_is_readable_without_the_token(inspector, path):
         assert "set-cookie" not in answer.headers
 
 
-@pytest.mark.parametrize("path", ["/", "/static/app.js", *QUESTIONED])
+@pytest.mark.parametrize("path", SOME)
 @pytest.mark.parametrize(
     "wrong", ["", "x", "{token}x", "{short}", "{upper}", "{token} ; other={token}", "é", '"\\""']
 )
@@ -180,7 +183,7 @@ def test_a_request_with_two_hosts_or_none_is_refused(inspector):
         "file://",
     ],
 )
-@pytest.mark.parametrize("path", ["/", *QUESTIONED])
+@pytest.mark.parametrize("path", SOME)
 def test_other_origins_are_refused_even_with_the_token(inspector, origin, path):
     answer = inspector.request(path, Origin=origin.format(port=inspector.port))
     assert answer.status == 403
@@ -222,7 +225,7 @@ def test_loopback_addresses_are_taken():
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("path", ["/", "/static/app.js", *QUESTIONED])
+@pytest.mark.parametrize("path", SOME)
 def test_every_method_but_reading_is_refused(inspector, method, path):
     answer = inspector.request(path, method=method)
     assert answer.status in (400, 405)  # 400: no method at all

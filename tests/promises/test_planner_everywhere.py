@@ -124,7 +124,7 @@ def check_newest(newest: Message, session: Session, place: tuple[int, int], wind
     assert len(newest.text) >= min(len(session.result(turn, step)), quarter) / 2, place
 
 
-@pytest.mark.parametrize("interface", INTERFACES)
+@pytest.mark.parametrize("interface", sample(INTERFACES, *THREE))
 @few
 @given(sessions(), st.sampled_from([*NAMES, NAMELESS]))
 def test_every_request_is_within_its_budget_and_shows_the_question_and_the_newest_result(
@@ -137,7 +137,7 @@ def test_every_request_is_within_its_budget_and_shows_the_question_and_the_newes
     check(windows, session)
 
 
-@pytest.mark.parametrize("interface", WIRED)
+@pytest.mark.parametrize("interface", sample(WIRED))
 @few
 @given(sessions(turns=1), st.sampled_from(NAMES))
 def test_the_same_holds_for_requests_as_they_are_sent(

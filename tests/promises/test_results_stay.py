@@ -80,7 +80,7 @@ def test_a_tool_whose_result_is_larger_than_the_window_runs_once_per_call(interf
     assert results[0].tokens_asked > BUDGET > results[0].tokens_kept
 
 
-@pytest.mark.parametrize("interface", READS)
+@pytest.mark.parametrize("interface", sample(READS, *THREE))
 def test_the_line_says_how_to_read_the_rest_and_that_reads_it(interface):
     asker = Asker(calls=1)
     read: list[str] = []
@@ -104,7 +104,7 @@ def test_the_line_says_how_to_read_the_rest_and_that_reads_it(interface):
 
 
 @pytest.mark.parametrize("off", [False, None])
-@pytest.mark.parametrize("interface", DURABLE)
+@pytest.mark.parametrize("interface", sample(DURABLE, *THREE))
 def test_without_recovery_no_tool_is_offered_and_no_line_names_one(interface, off):
     asker = Asker()
     asyncio.run(through(interface, asker, recovery=off))
@@ -114,7 +114,7 @@ def test_without_recovery_no_tool_is_offered_and_no_line_names_one(interface, of
     assert "tokens left out]" in asker.model.windows[-1].messages[-1].text
 
 
-@pytest.mark.parametrize("interface", READS)
+@pytest.mark.parametrize("interface", sample(READS, *THREE))
 def test_a_tool_of_the_users_with_that_name_wins(interface):
     asker = Asker()
 
@@ -129,7 +129,7 @@ def test_a_tool_of_the_users_with_that_name_wins(interface):
     assert "load_result" not in window.messages[-1].text
 
 
-@pytest.mark.parametrize("interface", [interface for interface in READS if interface != "sources"])
+@pytest.mark.parametrize("interface", sample(sorted({*READS} - {"sources"}), *THREE[:2]))
 def test_who_has_no_tools_is_offered_none(interface):
     model = ScriptedModel(lambda window: "ok", budget=BUDGET, name=PRICED)
 
@@ -141,7 +141,7 @@ def test_who_has_no_tools_is_offered_none(interface):
     assert [window.tools for window in model.windows] == [()]
 
 
-@pytest.mark.parametrize("interface", DURABLE)
+@pytest.mark.parametrize("interface", sample(DURABLE, *THREE))
 def test_a_ceiling_of_the_apps_holds_in_every_interface(interface):
     asker = Asker()
     asyncio.run(through(interface, asker, results=Results(0.05, keep=("head",))))
@@ -151,7 +151,7 @@ def test_a_ceiling_of_the_apps_holds_in_every_interface(interface):
     assert len(text) < 2_500
 
 
-@pytest.mark.parametrize("interface", DURABLE)
+@pytest.mark.parametrize("interface", sample(DURABLE, *THREE))
 def test_if_not_even_the_newest_results_fit_the_model_is_not_asked(interface):
     # Each result alone is larger than the window; that all are cut is the point, not how much.
     asker = Asker(calls=90, budget=4_900 if interface == "sources" else 2_400, lines=1_000)

@@ -109,13 +109,13 @@ INTERFACES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("value", sample(BIG, "text", "deep", "unshowable"))
-@pytest.mark.parametrize("interface", INTERFACES.values(), ids=INTERFACES)
-def test_an_error_shows_a_little_of_a_value(interface, value):
+def test_an_error_shows_a_little_of_a_value(value):
     given = BIG[value]()
-    with pytest.raises((MuntinError, RecursionError)) as refused:
-        interface(given)
-    assert len(str(refused.value)) < 1_500
-    assert len(repr(refused.value)) < 3_000
+    for name, interface in INTERFACES.items():
+        with pytest.raises((MuntinError, RecursionError)) as refused:
+            interface(given)
+        assert len(str(refused.value)) < 1_500, name
+        assert len(repr(refused.value)) < 3_000, name
 
 
 @pytest.mark.parametrize("value", BIG.values(), ids=BIG)

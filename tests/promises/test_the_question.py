@@ -12,6 +12,7 @@ from muntin import App, Attachment, BudgetExceeded, Input, user
 from muntin.testing import ScriptedModel
 from muntin.timeline.store.memory import MemoryStore
 from tests.interfaces import DURABLE, Interface
+from tests.products import THREE, sample
 from tests.promises.composing import Add, compose, plain_slots, slot, texts
 from tests.runtime.conftest import run
 from tests.wired import WIRED
@@ -109,7 +110,7 @@ def test_the_question_is_there_whatever_stands_beside_it(adds: list[Add], budget
 EVERY = {**DURABLE, **WIRED}
 
 
-@pytest.mark.parametrize("interface", EVERY.values(), ids=EVERY)
+@pytest.mark.parametrize("interface", [EVERY[name] for name in sample(EVERY, *THREE, "gateway")])
 def test_a_question_that_is_too_long_is_cut_in_every_interface(interface: Interface) -> None:
     asked = "First of all: " + "so it goes on and on " * 6_000 + "and what do I do now?"
     model = ScriptedModel(["Well."], name="openai/gpt-4o")
@@ -124,7 +125,7 @@ def test_a_question_that_is_too_long_is_cut_in_every_interface(interface: Interf
     assert "characters of this message are left out here" in question
 
 
-@pytest.mark.parametrize("interface", EVERY.values(), ids=EVERY)
+@pytest.mark.parametrize("interface", [EVERY[name] for name in sample(EVERY, *THREE, "gateway")])
 def test_a_short_question_is_whole_in_every_interface(interface: Interface) -> None:
     model = ScriptedModel(["Well."], name="openai/gpt-4o")
     asked = "What do I do now? " * 40

@@ -69,7 +69,7 @@ def test_every_look_reaches_as_far_as_it_asks(store, interface, look, tmp_path):
     run(work())
 
 
-@pytest.mark.parametrize("interface", READING)
+@pytest.mark.parametrize("interface", sample(READING, "strategy", "entity", "generator"))
 def test_the_last_of_a_role_is_found_however_far_back(interface, tmp_path):
     async def work() -> None:
         async with app_on("sqlite", tmp_path) as app:

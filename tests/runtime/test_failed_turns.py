@@ -24,6 +24,7 @@ from muntin.timeline import Session
 from muntin.timeline.items import Item, error_draft
 from muntin.timeline.project import default_messages
 from tests.interfaces import DURABLE
+from tests.products import THREE, sample
 
 ADVICE = "Raise max_steps, or look for a loop in the messages of this error."
 FACT = "StepLimit: no answer after 20 steps; the model still calls look"
@@ -41,7 +42,7 @@ def texts(window: Window) -> str:
     return "\n".join(message.text for message in window.messages)
 
 
-@pytest.mark.parametrize("door", DURABLE)
+@pytest.mark.parametrize("door", sample(DURABLE, *THREE))
 def test_of_a_failed_turn_the_model_sees_the_fact_and_people_the_advice(door):
     calls = 0
 

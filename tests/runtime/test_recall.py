@@ -49,6 +49,7 @@ from muntin.wire import anthropic
 from muntin.wire import chat as wire_chat
 from tests.interfaces import DURABLE
 from tests.plans import counted_plans
+from tests.products import THREE, sample
 from tests.runtime.conftest import run
 from tests.runtime.test_summaries import encoded
 
@@ -133,7 +134,7 @@ def excerpts(window: Window) -> str:
 
 
 @pytest.mark.parametrize("trimming", [Stepped(), Exact()], ids=["stepped", "exact"])
-@pytest.mark.parametrize("door", INTERFACES)
+@pytest.mark.parametrize("door", sample(INTERFACES, "conversation", "entity", "generator"))
 @awaited
 async def test_what_has_left_is_recalled_right_before_the_input(door, trimming):
     async with App("memory:", trimming=trimming, recall=True) as app:
@@ -150,7 +151,7 @@ async def test_what_has_left_is_recalled_right_before_the_input(door, trimming):
     assert told.tokens_kept <= 600
 
 
-@pytest.mark.parametrize("door", INTERFACES)
+@pytest.mark.parametrize("door", sample(INTERFACES, "conversation", "entity", "generator"))
 @awaited
 async def test_a_turn_with_excerpts_is_planned_once_and_twice_where_its_history_moves(door):
     asked = model()
@@ -184,7 +185,7 @@ async def test_without_steps_a_turn_with_excerpts_is_planned_to_learn_what_is_sh
 
 
 @pytest.mark.parametrize("off", [False, None])
-@pytest.mark.parametrize("door", INTERFACES)
+@pytest.mark.parametrize("door", sample(INTERFACES, "conversation", "entity", "generator"))
 @awaited
 async def test_nothing_is_recalled_while_all_is_shown_or_when_it_is_off(door, off):
     async with App("memory:", recall=True) as app:
@@ -207,7 +208,7 @@ def without_excerpts(window: Window) -> list[Message]:
     return [each for each in window.messages if not each.text.startswith("<recalled ")]
 
 
-@pytest.mark.parametrize("door", INTERFACES)
+@pytest.mark.parametrize("door", sample(INTERFACES, "conversation", "entity", "generator"))
 @awaited
 async def test_the_past_before_the_excerpts_stays_until_the_history_moves(door):
     async with App("memory:", recall=True) as app:
@@ -233,7 +234,7 @@ async def test_the_past_before_the_excerpts_stays_until_the_history_moves(door):
 
 
 @pytest.mark.parametrize("name", [NAME, "openai/gpt-4o", "some/unknown"])
-@pytest.mark.parametrize("door", INTERFACES)
+@pytest.mark.parametrize("door", sample(INTERFACES, "conversation", "entity", "generator"))
 @awaited
 async def test_excerpts_of_one_turn_cost_the_next_turn_nothing(door, name, monkeypatch):
     """They are above the history: now and then they take room of it, for their turn only."""
@@ -275,7 +276,7 @@ def shared(one: str, other: str) -> int:
     return sum(takewhile(bool, map(eq, one, other)))
 
 
-@pytest.mark.parametrize("door", DURABLE)
+@pytest.mark.parametrize("door", sample(DURABLE, *THREE))
 @awaited
 async def test_what_may_be_cached_ends_at_the_excerpts_and_no_earlier(door, tmp_path, monkeypatch):
     async def talk(name: str) -> list[Window]:
@@ -683,7 +684,7 @@ async def test_what_a_projection_hides_is_hidden_from_sources_and_tools():
     assert "QX7731" not in "".join(message.text for message in window.messages[:-1])
 
 
-@pytest.mark.parametrize("door", INTERFACES)
+@pytest.mark.parametrize("door", sample(INTERFACES, "conversation", "entity", "generator"))
 @awaited
 async def test_while_all_is_shown_the_store_is_not_asked_for_more(door, monkeypatch):
     looked: list[Any] = []

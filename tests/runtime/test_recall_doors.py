@@ -34,7 +34,7 @@ def session_of(door: str) -> str:
     return SESSIONS.get(door, "s")
 
 
-@pytest.mark.parametrize("door", INTERFACES)
+@pytest.mark.parametrize("door", SOME)
 @awaited
 async def test_nothing_crosses_from_one_tenant_to_another(door):
     prefix = "helper/" if door == "entity" else ""
@@ -56,7 +56,7 @@ async def test_nothing_crosses_from_one_tenant_to_another(door):
         assert f"{other}-secret" not in excerpts(window)
 
 
-@pytest.mark.parametrize("door", INTERFACES)
+@pytest.mark.parametrize("door", SOME)
 @awaited
 async def test_hidden_items_and_turns_that_a_history_leaves_out_are_not_recalled(door):
     async with App("memory:") as app:
@@ -123,7 +123,7 @@ async def test_an_enormous_question_is_cut_and_what_is_recalled_never_takes_its_
         assert made.windows[-1].messages[-1].text == QUESTION
 
 
-@pytest.mark.parametrize("door", INTERFACES)
+@pytest.mark.parametrize("door", SOME)
 @awaited
 async def test_a_blank_question_is_refused_before_anything_is_recalled(door):
     async with App("memory:") as app:

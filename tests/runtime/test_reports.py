@@ -30,6 +30,7 @@ from muntin.timeline.store import open_store
 from muntin.timeline.store.sql.statements import DROP_NAMES, DROP_REPORTS
 from muntin.timeline.stored_plans import read_plan, write_plan
 from tests.interfaces import DURABLE
+from tests.products import THREE, sample
 from tests.runtime.conftest import call, memory, run, texts, wakes
 
 
@@ -87,7 +88,7 @@ def test_an_entitys_windows_leave_reports_too():
     assert "docs" in names
 
 
-@pytest.mark.parametrize("door", DURABLE)
+@pytest.mark.parametrize("door", sample(DURABLE, *THREE))
 def test_a_report_that_cannot_be_made_is_left_out_and_the_answer_is_not(door, monkeypatch, caplog):
     def broken(*_: object) -> None:
         raise ArithmeticError("no report today")

@@ -20,6 +20,7 @@ from muntin.timeline.store.sql.database import Database
 from muntin.timeline.store.sql.transaction import Transaction
 from tests.faults.proxy import Proxy, proxy_of
 from tests.interfaces import DURABLE
+from tests.products import THREE, sample
 from tests.runtime.conftest import run
 from tests.words import call, look
 
@@ -119,14 +120,14 @@ def asked(
 
 
 @pytest.mark.parametrize("keep", [0, 1_000])
-@pytest.mark.parametrize("door", DURABLE)
+@pytest.mark.parametrize("door", sample(DURABLE, *THREE))
 def test_a_turn_with_one_answer_visits_its_store_so_often(door, keep, lasting_url, monkeypatch):
     model = ScriptedModel(lambda window: "Hi.")
     visits = Visits(monkeypatch)
     assert asked(door, model, lasting_url, visits, [], keep_reports=keep) == VISITS[door]
 
 
-@pytest.mark.parametrize("door", DURABLE)
+@pytest.mark.parametrize("door", sample(DURABLE, *THREE))
 def test_a_step_more_is_an_answer_and_its_result(door, lasting_url, monkeypatch):
     def reply(window: Any) -> Any:
         called = window.messages[-1].role != "tool"
@@ -138,7 +139,7 @@ def test_a_step_more_is_an_answer_and_its_result(door, lasting_url, monkeypatch)
     assert asked(door, model, lasting_url, visits, [look]) == (writes + 2, hops + 2)
 
 
-@pytest.mark.parametrize("door", DURABLE)
+@pytest.mark.parametrize("door", sample(DURABLE, *THREE))
 def test_the_question_and_the_run_are_durable_when_the_model_is_asked(door, tmp_path):
     path = tmp_path / "s.db"
     seen: list[tuple[int, int, int]] = []
@@ -161,7 +162,7 @@ def test_the_question_and_the_run_are_durable_when_the_model_is_asked(door, tmp_
     assert seen == [(0, 1, 0), (1, 2, 1)]
 
 
-@pytest.mark.parametrize("door", DURABLE)
+@pytest.mark.parametrize("door", sample(DURABLE, *THREE))
 def test_a_turn_with_one_answer_runs_no_more_statements(door, lasting_url, monkeypatch):
     ran: list[str] = []
 
@@ -193,7 +194,7 @@ def test_a_turn_with_one_answer_runs_no_more_statements(door, lasting_url, monke
     assert seen[-1] > 10
 
 
-@pytest.mark.parametrize("door", DURABLE)
+@pytest.mark.parametrize("door", sample(DURABLE, *THREE))
 def test_a_turn_with_one_answer_makes_no_more_round_trips(door, server):
     model = ScriptedModel(lambda window: "Hi.")
 
@@ -231,7 +232,7 @@ class Steps:
         return 0
 
 
-@pytest.mark.parametrize("door", DURABLE)
+@pytest.mark.parametrize("door", sample(DURABLE, *THREE))
 def test_what_sqlite_does_for_a_turn_does_not_grow_with_the_timeline(door, tmp_path, monkeypatch):
     model, steps = ScriptedModel(lambda window: "Hi."), Steps(monkeypatch)
     text = "It is a fine day. " * 4
