@@ -40,6 +40,23 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Tests that mostly wait: for processes, servers, leases.
+WAITING = tuple(
+    f"tests/{part}"
+    for part in ("faults", "gateway", "reliability", "runtime/engine", "docs/test_doc")
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let half of the processes of a run begin with tests that wait, the others with the rest."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
+    waiting = [item for item in items if item.nodeid.startswith(WAITING)]
+    rest = [item for item in items if not item.nodeid.startswith(WAITING)]
+    half = len(rest) // 2
+    items[:] = [*waiting[::2], *rest[:half], *waiting[1::2], *rest[half:]]
+
+
 def pytest_collection_finish() -> None:
     """Leave what is there for all tests out of garbage collections: a million objects."""
     gc.collect()

@@ -132,7 +132,7 @@ def parts(examples: int) -> dict[str, Part]:
         ),
         "promises": suite(
             f"promises in every interface and model, {examples:,} random windows a property",
-            "tests/promises tests/runtime tests/bench",
+            "tests/promises tests/runtime tests/bench tests/inspector tests/test_telemetry.py",
             2,
             MUNTIN_EXAMPLES=examples,
             MUNTIN_SOAK=1,

@@ -69,7 +69,7 @@ def test_a_fetch_from_a_backlog_is_quick_however_many_wait(server: Server) -> No
 
 def test_a_worker_with_nothing_to_do_asks_little_of_its_server(server: Server) -> None:
     database = server.new_database()
-    seconds = times("IDLE", 6)
+    seconds = times("IDLE", 3)
     done = (
         "SELECT pg_stat_force_next_flush(), xact_commit + xact_rollback FROM pg_stat_database "
         f"WHERE datname = '{database}'"
@@ -79,7 +79,7 @@ def test_a_worker_with_nothing_to_do_asks_little_of_its_server(server: Server) -
         app = made(server.url(database))
         stop = asyncio.Event()
         working = asyncio.create_task(app.work(stop=stop))
-        await asyncio.sleep(3)
+        await asyncio.sleep(2)
         rates: list[float] = []
         while len(rates) < 5 and not any(each < MOST for each in rates):
             before, began = (await asyncio.to_thread(server.ask, done))[0][1], time.monotonic()

@@ -72,7 +72,7 @@ def test_a_clock_that_is_wrong_runs_no_wake_twice(
     with open_store(url) as store:
         for entity in entities:
             send(store, entity, "hello")
-        given = {"url": url, "log": str(log), "takes": 3.0, "foreign": True}
+        given = {"url": url, "log": str(log), "takes": 2.0, "foreign": True}
         first = start("handle", **given)
         wait_until(lambda: lines(log, "begin") == len(entities), "begun")
         second = start("handle", **given, skewed=skewed)

@@ -31,9 +31,9 @@ def test_each_timer_comes_once_though_processes_that_release_are_killed(
 ):
     engine, url = place
     store = open_store(url)
-    soon = datetime.now(UTC) + timedelta(seconds=3)
+    soon = datetime.now(UTC) + timedelta(seconds=1.5)
     for number in range(TIMERS):
-        due = soon + timedelta(seconds=random.uniform(0, 4))
+        due = soon + timedelta(seconds=random.uniform(0, 2.5))
         store.put_timer(Timer(f"e/{number % 40}", f"t{number}", due, number))
     crew = Crew(start_engine, tmp_path / "log", url=url, engine=engine, seconds=0.0)
     try:
