@@ -407,6 +407,39 @@ def test_shortening_never_keeps_less_than_dropping_would(ladder, profile) -> Non
 
 
 @every_profile
+@pytest.mark.parametrize("trimming", [Exact(), Stepped()])
+def test_a_text_is_not_cut_where_that_shows_no_more_messages(trimming, profile) -> None:
+    window = stepped(
+        8_000,
+        slot("memory", "m" * 2_300, priority=50),
+        slot("history", [*chat(3), question(3, 3_900), answer(3, 4_100)]),
+        slot("input", [question(4)]),
+        trimming=trimming,
+        profile=profile,
+    )
+    assert sizes(window, "memory", "history", "input") == [2_300, 4_100, 60]
+
+
+@every_profile
+@pytest.mark.parametrize("trimming", [Exact(), Stepped()])
+def test_messages_behind_the_input_are_no_run_unless_the_assistant_speaks(
+    trimming, profile
+) -> None:
+    passages = [user(f"{number} ".ljust(300, "p")) for number in range(6)]
+    window = stepped(
+        1_000,
+        slot("history", chat(5), priority=10),
+        slot("input", [question(5)]),
+        slot("passages", passages),
+        trimming=trimming,
+        profile=profile,
+    )
+    assert sizes(window, "history", "input", "passages") == [600, 60, 300]
+    assert texts(window)[-1] == passages[-1].text
+    assert not window.over_budget
+
+
+@every_profile
 @pytest.mark.parametrize("share", [0.08, 0.16, 0.26, 0.32, 0.34, 0.4])
 def test_the_newest_turn_is_in_every_window_of_a_plain_chat(share, profile) -> None:
     size = int(4_000 * share / 2)

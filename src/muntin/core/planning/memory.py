@@ -310,9 +310,10 @@ def find_pasts(slots: Sequence[Slot], starts: Iterable[Start]) -> list[Past]:
 
 
 def speaks(messages: Sequence[MessageLike]) -> bool:
-    """Say whether a list is a conversation: the assistant speaks in it, or it is empty."""
+    """Say whether a list is a conversation: the assistant or its tools speak in it, or it is
+    empty."""
     newest = messages[-_NEWEST:]
-    return not newest or any(role_of(message) == "assistant" for message in newest)
+    return not newest or any(role_of(message) in ("assistant", "tool") for message in newest)
 
 
 def locate(items: Sequence[MessageLike], start: Start) -> int | None:

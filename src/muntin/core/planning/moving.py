@@ -90,13 +90,17 @@ def _move_for_good(
 
 def _moved(draft: Draft, part: SlotPlan, past: Past, levels: Levels, room: int) -> Levels:
     """Return the levels that leave a history at or below the low mark of its room, if the newest
-    turn and the floor allow it."""
+    turn and the floor allow it. Nothing is shortened that shows no more messages for it."""
     units = part.reading.units
     floor = 0 if draft.fallback else min(part.limits.floor, room)
     room = max(0, room - marker_tokens(part.slot, draft.counter))
     low = max(int(past.low * room), floor)
-    levels, fits = compact(units, levels, room, low, floor=floor)
-    return levels if fits else lower(units, levels, GONE, by_turn(units), low, room, floor)
+    short, fits = compact(units, levels, room, low, floor=floor)
+    if fits:
+        return short
+    both = [lower(units, each, GONE, by_turn(units), low, room, floor) for each in (short, levels)]
+    counts = [len(_without_oldest(draft, part, show_at(units, each), room).forms) for each in both]
+    return both[counts[0] <= counts[1]]
 
 
 def _without_oldest(draft: Draft, part: SlotPlan, shown: Shown, room: int) -> Shown:

@@ -33,8 +33,9 @@ from muntin.errors import InvalidType
 
 def shrink(reading: Reading, room: int, floor: int, counter: Counter, at: Levels) -> Shown:
     """Return what a slot shows in a room under `Exact()`: results are cut, then made compact, then
-    the oldest messages leave; or characters are cut; or all leaves. `at` are levels reached
-    already. Below the floor a text is cut rather than dropped."""
+    the oldest messages leave; or characters are cut; or all leaves. Nothing is shortened that shows
+    no more messages for it. `at` are levels reached already. Below the floor a text is cut rather
+    than dropped."""
     slot, units = reading.slot, reading.units
     shown = show_at(units, at)
     if shown.tokens <= room and not is_missing(reading, shown):
@@ -43,10 +44,20 @@ def shrink(reading: Reading, room: int, floor: int, counter: Counter, at: Levels
         forms = [form for form in shown.forms if form.unit.is_protected]
         shown = Shown(forms, sum([form.tokens for form in forms]))
         return with_marker(reading, shown, room, counter)
+    left = _with_oldest_gone(reading, shown, room, floor, counter)
     if slot.trim.behavior == "message" and shown.tokens > room:
         levels, _ = compact(units, at, room, room, _newest_groups(units))
         if levels != at:
-            shown = show_at(units, levels)
+            shorter = _with_oldest_gone(reading, show_at(units, levels), room, floor, counter)
+            return shorter if len(shorter.forms) > len(left.forms) else left
+    return left
+
+
+def _with_oldest_gone(
+    reading: Reading, shown: Shown, room: int, floor: int, counter: Counter
+) -> Shown:
+    """Drop units from the oldest on, and say so in the slot's marker, if it has one."""
+    slot = reading.slot
     reserve = 0 if slot.kind == "text" else marker_tokens(slot, counter)
     if reserve:
         inner = without_oldest(reading, shown, room - reserve, floor, counter)

@@ -150,8 +150,8 @@ class Slots:
         next window, so that nothing is cached from there on. `detail` is a remark for the report.
         `at` is where a text stands among dated messages; `frame` is how it begins and ends (its
         tags), which is never cut. Without `results` and `ladder`, the settings of all slots apply.
-        `run` says that the list is the agent's work in this turn, as is a list that is added after
-        the input: its newest calls stay.
+        `run` says that the list is the agent's work in this turn, as is a list in which the
+        assistant speaks and that is added after the input: its newest calls stay.
         """
         if not isinstance(name, str) or not name.isascii():
             check_text(name, "a slot's name")
@@ -170,7 +170,7 @@ class Slots:
         kind: Kind = "text" if made else "list"
         if name == "input" or isinstance(content, Input):
             kind = "input"
-        elif listed and (self._has_input if run is None else run):
+        elif listed and (self._has_input and speaks(messages) if run is None else run):
             kind = "run"
         frame = None if frame is None else _check_frame(name, frame, content)
         is_conversation = listed and not isinstance(trimming, Exact)
