@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from muntin.cli.options import Port, store_option
+from muntin.cli.options import AsJson, Port, store_option
 from muntin.cli.terminal import failing, note, print_json
 from muntin.errors import InvalidInput
 from muntin.gateway.server import INSPECTOR, PORT, Gateway, check_installed, listen, serve
@@ -53,9 +53,7 @@ def gateway(
         float,
         typer.Option(metavar="SECONDS", min=1, help="How long the provider may keep silent."),
     ] = 600.0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the addresses as JSON, in one line.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fit and record every request of any client.
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from muntin.cli.options import Port, Store, existing_store
+from muntin.cli.options import AsJson, Port, Store, existing_store
 from muntin.cli.terminal import failing, note, print_json
 from muntin.inspector.server import address_of, check_installed, listen, new_token, serve
 from muntin.timeline.store import DEFAULT_URL
@@ -29,9 +29,7 @@ def inspect(
         str, typer.Option(metavar="HOST", help="127.0.0.1 or ::1; others are refused.")
     ] = "127.0.0.1",
     open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the address as JSON, in one line.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Look at the windows of a store in a browser.
 

@@ -60,7 +60,7 @@ def check_url(text: str | None) -> str | None:
 
 
 Store = Annotated[str, store_option("The store: a file or an address.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Port = Annotated[
     int,
     typer.Option(metavar="PORT", min=0, max=65_535, help="Where to listen; 0 takes any free port."),

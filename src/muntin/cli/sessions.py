@@ -14,8 +14,8 @@ from typing import Annotated, Any, BinaryIO
 
 import typer
 
+from muntin.cli.options import AsJson, check_lasting, existing_store
 from muntin.cli.options import Store as At
-from muntin.cli.options import check_lasting, existing_store
 from muntin.cli.terminal import (
     console,
     failing,
@@ -56,7 +56,6 @@ SHOWN = 20
 command = typer.Typer(
     no_args_is_help=True, help="Look at stored sessions; write them to files and read them in."
 )
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @command.command("list")

@@ -20,9 +20,8 @@ from muntin.integrations.shared import (
     FRONTIER,
     BlockForm,
     Hook,
-    answer,
     call,
-    content_of,
+    chat_message,
     model_name,
     rewritten,
 )
@@ -92,7 +91,7 @@ def _read_rest(message: Any, contents: Sequence[Any], _number: int) -> dict[str,
         if content.type == "function_call"
     ]
     parts = [part for content in contents for part in _parts(content)]
-    return answer(str(message.role), content_of(parts, joint=None), calls)
+    return chat_message(str(message.role), parts, calls, joint=None)
 
 
 def _parts(content: Any) -> Sequence[dict[str, Any]]:

@@ -24,9 +24,8 @@ from muntin.integrations.shared import (
     Fits,
     Hook,
     Watcher,
-    answer,
     call,
-    content_of,
+    chat_message,
     model_name,
     rewritten,
 )
@@ -207,7 +206,7 @@ def _answered_id(contents: Sequence[Any], number: int, place: int) -> str:
 def _read_rest(content: Any, parts: Sequence[Any], number: int) -> dict[str, Any]:
     calls = [call(id, called.name, called.args or {}) for id, called in _calls([content], number)]
     rest = [_part(part) for part in parts if not part.function_call]
-    return answer(_ROLES.get(content.role, content.role), content_of(rest), calls)
+    return chat_message(_ROLES.get(content.role, content.role), rest, calls)
 
 
 def _rewrite(parts: Sequence[Any], placed: Placed) -> list[Any]:

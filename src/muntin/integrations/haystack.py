@@ -23,8 +23,8 @@ from muntin.integrations.shared import (
     Fits,
     Hook,
     Watcher,
-    answer,
     call,
+    chat_message,
     content_of,
     put_together,
     split,
@@ -189,7 +189,7 @@ def _read(message: Any, number: int) -> Sequence[Piece]:
 def _as_dict(message: Any) -> dict[str, Any]:
     parts = [*message.texts, *message.images, *message.files, *message.reasonings]
     calls = [call(_id(called), called.tool_name, called.arguments) for called in message.tool_calls]
-    data = answer(str(message.role.value), _content(parts), calls)
+    data = chat_message(str(message.role.value), [_part(part) for part in parts], calls)
     return data if message.name is None else {**data, "name": message.name}
 
 

@@ -21,9 +21,8 @@ from muntin.fitting import Fitter, Piece, Pieces, Placed
 from muntin.integrations.shared import (
     Hook,
     Watcher,
-    answer,
     call,
-    content_of,
+    chat_message,
     model_name,
     rewritten,
 )
@@ -225,7 +224,7 @@ def _as_dict(message: Any) -> dict[str, Any]:
         elif block.block_type != "cache":
             parts.append(_part(block))
     role, beside = message.role.value, message.additional_kwargs
-    data = answer(_ROLES.get(role, role), content_of(parts, joint=""), ())
+    data = chat_message(_ROLES.get(role, role), parts, (), joint="")
     if role in ("tool", "function"):
         return {**data, "tool_call_id": beside.get("tool_call_id")}
     if beside.get("function_call") and not calls:

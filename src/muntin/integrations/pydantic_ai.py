@@ -22,9 +22,8 @@ from muntin.fitting import Fitted, Piece, Pieces, Placed
 from muntin.integrations.shared import (
     FRONTIER,
     Hook,
-    answer,
     call,
-    content_of,
+    chat_message,
     model_name,
     put_together,
     rewritten,
@@ -188,7 +187,7 @@ def _answer(message: ModelResponse, ref: Any) -> Piece:
             calls.append(call(part.tool_call_id, part.tool_name, part.args_as_json_str()))
         else:
             parts.append({"type": part.part_kind, "value": _value(part)})
-    return piece(answer("assistant", content_of(parts, joint=None), calls), ref)
+    return piece(chat_message("assistant", parts, calls, joint=None), ref)
 
 
 def _value(part: Any) -> str:

@@ -125,9 +125,11 @@ def content_of(parts: Sequence[Mapping[str, Any]], joint: str | None = "\n") -> 
     return (joint or "").join(texts)
 
 
-def answer(role: str, content: Any, calls: Sequence[Any]) -> dict[str, Any]:
-    """Return content and calls as a message in the form of Chat Completions."""
-    data = {"role": role, "content": content or None}
+def chat_message(
+    role: str, parts: Sequence[Mapping[str, Any]], calls: Sequence[Any], joint: str | None = "\n"
+) -> dict[str, Any]:
+    """Return parts and calls as a message in the form of Chat Completions."""
+    data = {"role": role, "content": content_of(parts, joint) or None}
     return {**data, "tool_calls": calls} if calls else data
 
 

@@ -21,8 +21,8 @@ from muntin.integrations.shared import (
     FRONTIER,
     BlockForm,
     Hook,
-    answer,
     call,
+    chat_message,
     content_of,
     model_name,
     rewritten,
@@ -96,19 +96,19 @@ def _system(prompt: Any) -> list[Message]:
 
 def _read_result(block: Any, _number: int, _place: int) -> dict[str, Any]:
     result = block["toolResult"]
-    content = _content(result["content"])
+    content = content_of(_parts(result["content"]))
     return {"role": "tool", "tool_call_id": result["toolUseId"], "content": content}
 
 
 def _read_rest(message: Any, blocks: Sequence[Any], _number: int) -> dict[str, Any]:
     uses = [block["toolUse"] for block in blocks if "toolUse" in block]
-    content = _content([block for block in blocks if "toolUse" not in block])
+    parts = _parts([block for block in blocks if "toolUse" not in block])
     calls = [call(use["toolUseId"], use["name"], use["input"]) for use in uses]
-    return answer(message["role"], content, calls)
+    return chat_message(message["role"], parts, calls)
 
 
-def _content(blocks: Sequence[Any]) -> Any:
-    return content_of([_part(block) for block in blocks if "cachePoint" not in block])
+def _parts(blocks: Sequence[Any]) -> list[dict[str, Any]]:
+    return [_part(block) for block in blocks if "cachePoint" not in block]
 
 
 def _part(block: Any) -> dict[str, Any]:
