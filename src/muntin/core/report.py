@@ -223,7 +223,7 @@ def in_ranges(report: Report) -> Report:
 def ranges(decisions: Sequence[Decision]) -> Iterator[Decision]:
     """Yield decisions; neighbours with one fate become one.
 
-    Their tokens are added up; the rank is the first, and `fits_with` is the smallest of them.
+    Their tokens are added up; the rank is the first of them.
     """
     start = 0
     for place in range(1, len(decisions)):
@@ -253,7 +253,6 @@ def _joined(alike: Sequence[Decision]) -> Decision:
         sum([decision.tokens_asked for decision in alike]),
         sum([decision.tokens_kept for decision in alike]),
         min([rank for decision in alike if (rank := decision.rank) is not None], default=None),
-        min([more for decision in alike if (more := decision.fits_with) is not None], default=None),
     )
 
 
@@ -319,9 +318,6 @@ def _row(slot: SlotReport) -> tuple[str, ...]:
     why = slot.reason or ""
     if why and slot.detail is not None:
         why = f"{why}: {slot.detail}"
-    nearest = [d.fits_with for d in slot.decisions if d.fits_with is not None]
-    if why and nearest:
-        why = f"{why}, needs +{min(nearest):,} tokens or more"
     return (
         slot.name,
         slot.status,
