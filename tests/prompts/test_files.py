@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 import muntin
 from muntin.errors import InvalidInput, InvalidType, PromptFileError
-from muntin.prompts.files import PromptFile, Rendered, prompt_file
+from muntin.prompts.files import PromptFile, RenderedTexts, prompt_file
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ class TestForm:
         assert file.sections == ("system", "user")
         assert file.path.name == "chat.md"
         made = file.render({"who": "Ann", "message": "Hi!"})
-        assert made == Rendered("You are Ann.", "Hi!")
+        assert made == RenderedTexts("You are Ann.", "Hi!")
 
     def test_front_matter_is_optional_and_may_be_empty(self, load):
         assert dict(load("<system>a</system>").config) == {}
@@ -99,16 +99,16 @@ class TestForm:
             load(WHOLE).config["name"] = "other"
 
     def test_without_a_user_section_user_is_none(self, load):
-        assert load("<system>a</system>").render() == Rendered("a", None)
+        assert load("<system>a</system>").render() == RenderedTexts("a", None)
 
     def test_sections_stand_in_any_order(self, load):
-        assert load("<user>u</user>\n<system>s</system>").render() == Rendered("s", "u")
+        assert load("<user>u</user>\n<system>s</system>").render() == RenderedTexts("s", "u")
 
     @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
     def test_lines_end_as_they_like(self, load, newline):
         text = WHOLE.replace("\n", newline).encode()
         made = load(text).render({"who": "Ann", "message": "Hi!"})
-        assert made == Rendered("You are Ann.", "Hi!")
+        assert made == RenderedTexts("You are Ann.", "Hi!")
 
     def test_a_byte_order_mark_is_ignored(self, load):
         assert load(b"\xef\xbb\xbf<system>\xc3\xa4</system>").render().system == "ä"
@@ -118,7 +118,7 @@ class TestForm:
         text = "".join(indent + line for line in WHOLE.splitlines(keepends=True))
         assert dict(load(text).config) == dict(load(WHOLE).config)
         made = load(text).render({"who": "Ann", "message": "Hi!"})
-        assert made == Rendered("You are Ann.", "Hi!")
+        assert made == RenderedTexts("You are Ann.", "Hi!")
 
     def test_the_margin_of_a_section_goes_and_deeper_indents_stay(self, load):
         text = "  <system>one\n  two\n    three\n  </system>"
@@ -361,7 +361,7 @@ class TestLiquid:
 
     def test_state_does_not_leak_between_sections_or_renderings(self, load):
         file = load("<system>{% increment n %}</system>\n<user>{{ n | default: 'none' }}</user>")
-        assert [file.render() for _ in range(2)] == [Rendered("0", "none")] * 2
+        assert [file.render() for _ in range(2)] == [RenderedTexts("0", "none")] * 2
 
 
 class TestContext:

@@ -46,7 +46,7 @@ class Context:
     description: str | None
     depth: int
     # Whether the budget can never drop it.
-    pinned: bool
+    is_pinned: bool
     # How many conditions stand directly around a context: none here.
     wraps: ClassVar[int] = 0
 
@@ -121,7 +121,7 @@ def context(
         cache=options,
         description=description,
         depth=1 + check_depth(uses, what, MOST_NESTED - 1),
-        pinned=required or priority >= SYSTEM,
+        is_pinned=required or priority >= SYSTEM,
     )
 
 
@@ -215,33 +215,35 @@ def _wrap(uses: Sequence[Use], what: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ReachedContext:
     """A context as a prompt reaches it: its name, and whether it always takes part."""
 
     context: Context
     source: str
-    conditional: bool = field(default=False)
+    is_conditional: bool = field(default=False)
 
 
-def reach(uses: Sequence[Use]) -> list[Reached]:
+def reach(uses: Sequence[Use]) -> list[ReachedContext]:
     """Return every context that may take part, once, nested contexts before their owner.
 
     A context is conditional only if every way to it has a condition.
     """
-    reached: dict[int, Reached] = {}
+    reached: dict[int, ReachedContext] = {}
 
-    def visit_all(uses: Sequence[Use], prefix: str, conditional: bool) -> None:
+    def visit_all(uses: Sequence[Use], prefix: str, is_conditional: bool) -> None:
         for index, use in enumerate(uses):
-            visit(use, index, prefix, conditional)
+            visit(use, index, prefix, is_conditional)
 
-    def visit(use: Use, index: int, prefix: str, conditional: bool) -> None:
+    def visit(use: Use, index: int, prefix: str, is_conditional: bool) -> None:
         if isinstance(use, Context):
             source = source_of(use, index, prefix)
-            conditional = conditional or use.when is not None
+            is_conditional = is_conditional or use.when is not None
             known = reached.get(id(use))
-            if known is None or (known.conditional and not conditional):
-                visit_all(use.use, f"{source}.", conditional)
-                reached[id(use)] = Reached(use, known.source if known else source, conditional)
+            if known is None or (known.is_conditional and not is_conditional):
+                visit_all(use.use, f"{source}.", is_conditional)
+                reached[id(use)] = ReachedContext(
+                    use, known.source if known else source, is_conditional
+                )
         elif isinstance(use, When):
             visit(use.target, index, prefix, True)
         elif isinstance(use, Match):
@@ -273,9 +275,9 @@ class MergedInput(SimpleNamespace):
     """All input fields together: the prompt's, its contexts', and other given fields."""
 
 
-def check_fields(reached: Sequence[Reached], model: type[BaseModel] | None) -> None:
+def check_fields(reached: Sequence[ReachedContext], model: type[BaseModel] | None) -> None:
     """Refuse one field claimed by two contexts, unless the prompt itself declares it."""
-    owners: dict[str, Reached] = {}
+    owners: dict[str, ReachedContext] = {}
     declared = set(model.model_fields) if model is not None else set()
     for entry in reached:
         for name in entry.context.input.model_fields if entry.context.input else ():
@@ -368,7 +370,7 @@ def check_defined(model: type[BaseModel] | None, what: str) -> None:
 
 
 def merge(
-    values: Mapping[str, Any], own_fields: BaseModel | None, reached: Sequence[Reached]
+    values: Mapping[str, Any], own_fields: BaseModel | None, reached: Sequence[ReachedContext]
 ) -> tuple[MergedInput, Seen]:
     """Return all fields together, validated, and the input of each context.
 
@@ -382,11 +384,11 @@ def merge(
         if model is None:
             continue
         own_values: Mapping[str, Any] = {name: merged.get(name) for name in model.model_fields}
-        if not entry.conditional or not missing_fields(model, values):
+        if not entry.is_conditional or not missing_fields(model, values):
             try:
                 valid = validate(model, values, entry.source)
             except Exception as error:
-                if not entry.conditional:
+                if not entry.is_conditional:
                     raise
                 seen[id(entry.context)] = error
             else:

@@ -24,7 +24,7 @@ from muntin.core.report import Report
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.contexts import (
-    Reached,
+    ReachedContext,
     Resolver,
     as_mapping,
     as_uses,
@@ -38,7 +38,7 @@ from muntin.prompts.contexts import (
 )
 from muntin.prompts.texts import (
     SEPARATOR,
-    Gathered,
+    GatheredPrompt,
     Selection,
     SystemPart,
     cached_first,
@@ -164,7 +164,7 @@ class Adaptation:
     append_prompt: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
-    def apply(self, source: str, gathered: Gathered) -> Gathered:
+    def apply(self, source: str, gathered: GatheredPrompt) -> GatheredPrompt:
         """Return the gathered prompt with the changes; the texts become parts of their own."""
         before, after = (
             [SystemPart(source, text.strip("\n"))] if text.strip("\n") else []
@@ -187,7 +187,7 @@ class Resolution:
     settings: Mapping[str, Any] = field(repr=False)  # headers may hold keys
     window: Window = field(repr=False)
     # The parts and the settings of the window.
-    gathered: Gathered = field(repr=False, compare=False)
+    gathered: GatheredPrompt = field(repr=False, compare=False)
     composer: Composer = field(repr=False, compare=False)
     token_budget: int | None = field(repr=False, compare=False)
     # The tokens of the whole request; None if no budget was given and no model is named.
@@ -220,7 +220,7 @@ class Prompt:
     tools: tuple[ToolLike, ...]
     settings: Mapping[str, Any] = field(repr=False)  # headers may hold keys
     adapt: Mapping[str, Adaptation]
-    reached: tuple[Reached, ...] = field(repr=False)
+    reached: tuple[ReachedContext, ...] = field(repr=False)
 
     async def resolve(
         self,
@@ -295,7 +295,7 @@ class Prompt:
         model_id: str | None = None,
         settings: Mapping[str, Any] | None = None,
         tools: Sequence[ToolLike] = (),
-    ) -> Gathered:
+    ) -> GatheredPrompt:
         """Resolve texts, tools and settings for this input; nothing is counted or planned."""
         check_optional_text(provider, "provider")
         check_optional_text(model_id, "model_id")
@@ -316,7 +316,7 @@ class Prompt:
         )
         layers = (defaults().settings, self.settings, adaptation.settings, settings)
         excluded = tuple(selection.excluded.values())
-        gathered = Gathered(parts, user, messages, tools, merge_settings(*layers), excluded)
+        gathered = GatheredPrompt(parts, user, messages, tools, merge_settings(*layers), excluded)
         gathered = adaptation.apply(f"adaptation:{key}", gathered)
         return replace(gathered, parts=cached_first(gathered.parts))
 
@@ -360,7 +360,7 @@ def prompt(
             raise InvalidInput(f"{what}: two different contexts have the id {known!r}")
     check_fields(reached, input)
     tools = as_tools(tools, what)
-    offers = [(entry.source, entry.context.tools) for entry in reached if not entry.conditional]
+    offers = [(entry.source, entry.context.tools) for entry in reached if not entry.is_conditional]
     merge_tools([("prompt", tools), *offers], what=f"{what}: ")
     return Prompt(
         id=id,
@@ -377,7 +377,7 @@ def prompt(
     )
 
 
-async def text_of(context: Any, input: Any = None, ctx: Any = None) -> Gathered:
+async def text_of(context: Any, input: Any = None, ctx: Any = None) -> GatheredPrompt:
     """Return the result of one context, `when()` or `match()`: `system` is its text.
 
     The result also has its tools and the contexts that were left out.
@@ -387,7 +387,7 @@ async def text_of(context: Any, input: Any = None, ctx: Any = None) -> Gathered:
 
 def _compose(
     composer: Composer,
-    gathered: Gathered,
+    gathered: GatheredPrompt,
     token_budget: int | None,
     whole: Budget | None,
     run: Sequence[Message] = (),

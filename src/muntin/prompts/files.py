@@ -42,7 +42,7 @@ _OPENING = re.compile(rf"([ \t]*)<({'|'.join(SECTIONS)})>")
 
 
 @dataclass(frozen=True, slots=True)
-class Rendered:
+class RenderedTexts:
     """The texts of a prompt; `user` is None if the file has no such section.
 
     `system` is `section` and `block` (the context), with a blank line between them.
@@ -76,7 +76,7 @@ class PromptFile:
         context: Mapping[str, str] | None = None,
         block: str = "",
         config: Mapping[str, Any] | None = None,
-    ) -> Rendered:
+    ) -> RenderedTexts:
         """Render every section, or raise `PromptFileError`.
 
         `input` and `ctx` are mappings, dataclasses or Pydantic models; `context` maps tag names
@@ -107,7 +107,7 @@ class PromptFile:
         texts_of = (texts["system"].strip("\n"), block.strip("\n"))
         section, block = (text if text.strip() else "" for text in texts_of)
         system = "\n\n".join(part for part in (section, block) if part)
-        return Rendered(system, texts.get("user"), section, block)
+        return RenderedTexts(system, texts.get("user"), section, block)
 
 
 def prompt_file(

@@ -141,7 +141,7 @@ def _as_prompt(prompt: Prompt | str, input: Any) -> Prompt:
 
 def _refuse_blank(resolution: Resolution, what: str) -> None:
     """Refuse a prompt that is empty, or whose user's text is blank."""
-    if not any(map(_says_something, resolution.messages)):
+    if not any(map(_has_content, resolution.messages)):
         raise InvalidInput(f"{what} is empty for this input: there is nothing to send")
     if resolution.prompt is not None and not resolution.prompt.strip():
         raise InvalidInput(
@@ -149,11 +149,11 @@ def _refuse_blank(resolution: Resolution, what: str) -> None:
             "or leave prompt= out"
         )
     from_user = [message for message in resolution.gathered.messages if message.role == "user"]
-    if from_user and not _says_something(from_user[-1]):
+    if from_user and not _has_content(from_user[-1]):
         raise InvalidInput(f"{what}: the last message of the user is blank; leave it out")
 
 
-def _says_something(message: Message) -> bool:
+def _has_content(message: Message) -> bool:
     """Say whether a message has more than white space."""
     parts = message.content if isinstance(message.content, tuple) else ()
     other = any(not isinstance(part, Text) for part in parts)

@@ -72,7 +72,7 @@ class Sandbox(Environment):
         self.partials: dict[str, BoundTemplate] = {}
         # Places where a variable may be undefined: operands of conditions, and before `default`.
         self.excused: set[Token] = set()
-        self.tags = {name: _Located(tag) for name, tag in self.tags.items()}
+        self.tags = {name: _LocatedTag(tag) for name, tag in self.tags.items()}
         self.add_filter("date", _date)
         self.add_filter("json", _json)
 
@@ -136,7 +136,7 @@ class Sandbox(Environment):
     def _check(self, expression: Expression, condition: bool) -> None:
         """Note where variables may be undefined, bound ranges, and refuse unknown filters."""
         if isinstance(expression, RangeLiteral):
-            expression.stop = _Stop(expression)
+            expression.stop = _RangeEnd(expression)
         if condition and isinstance(expression, Variable):
             self.excused.add(expression.token)
         if isinstance(expression, FilteredExpression) and expression.filters:
@@ -204,7 +204,7 @@ def check_depth(source: str, file: Path, line: int, max_depth: int) -> None:
             raise PromptFileError(str(file), line, reason)
 
 
-class _Located(Tag):
+class _LocatedTag(Tag):
     """A tag whose syntax errors name a line even when the text ended too soon."""
 
     def __init__(self, tag: Tag) -> None:
@@ -224,7 +224,7 @@ class _Located(Tag):
         return self.tag.parse(stream)
 
 
-class _Stop(Expression):
+class _RangeEnd(Expression):
     """The end of a range, which cannot be longer than a loop may be.
 
     python-liquid has no limit for a range that is searched, reversed or entered far from its start.

@@ -66,7 +66,7 @@ UNCACHED_TEXT = Group("system, not cached", join=SEPARATOR, chain=True)
 # How deep prompts may be resolved inside of each other, by their own resolvers.
 DEEPEST = 32
 # The prompts whose resolvers are running around this code; tasks and threads inherit it.
-_around: ContextVar[tuple[tuple[str, Sequence[Active]], ...]] = own(
+_around: ContextVar[tuple[tuple[str, Sequence[ActiveContext]], ...]] = own(
     ContextVar("muntin_prompts_around", default=())
 )
 # Whether a sync twin asks. Then resolvers stay in the caller's thread, as sync code expects: a
@@ -99,7 +99,7 @@ class SystemPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class GatheredPrompt:
     """A prompt for one input, before anything is counted; made by `Prompt.gather`.
 
     `user` is the text of the prompt, None if it has none; `excluded` are the contexts that a
@@ -120,7 +120,7 @@ class Gathered:
 
 
 @dataclass(frozen=True, slots=True)
-class Active:
+class ActiveContext:
     """A context that takes part, with the input it sees."""
 
     context: Context
@@ -136,7 +136,7 @@ class Selection:
     merged: MergedInput
     inputs: Seen
     ctx: Any = None
-    active: dict[int, Active] = field(default_factory=dict)
+    active: dict[int, ActiveContext] = field(default_factory=dict)
     # By context, so that a context that takes part after all is not listed; else by name.
     excluded: dict[int | str, Excluded] = field(default_factory=dict)
 
@@ -190,7 +190,7 @@ class Selection:
             return
         self.excluded.pop(id(use), None)
         self.visit_all(use.use, f"{source}.")
-        self.active[id(use)] = Active(use, source, seen)
+        self.active[id(use)] = ActiveContext(use, source, seen)
 
     def _exclude(self, use: Context | None, source: str, reason: str, detail: str) -> None:
         """Note a context that is left out, unless it takes part in another way."""
@@ -227,7 +227,7 @@ def prompt_twin(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
 
 
 async def resolve_texts(
-    prompt: Prompt, input: Any, active: Sequence[Active], ctx: Any = None
+    prompt: Prompt, input: Any, active: Sequence[ActiveContext], ctx: Any = None
 ) -> tuple[tuple[SystemPart, ...], str | None, tuple[Message, ...]]:
     """Return the parts of the system text in order, the text of the prompt, and its messages.
 
@@ -269,7 +269,7 @@ async def resolve_texts(
     )
 
 
-def _part(active: Active, result: Any) -> SystemPart:
+def _part(active: ActiveContext, result: Any) -> SystemPart:
     """Return the resolved text of a context, as a part of the system text."""
     context = active.context
     answer = result if isinstance(result, Answer) else None
@@ -277,7 +277,7 @@ def _part(active: Active, result: Any) -> SystemPart:
         active.source,
         _as_text(answer.text if answer else result, f"the system text of {active.source}"),
         context.priority,
-        context.pinned,
+        context.is_pinned,
         context.cache is not None and context.cache.provider,
         answer.outcome if answer else None,
         answer.age if answer else None,
@@ -295,7 +295,7 @@ def _call_resolver(resolver: Any, what: str, input: Any, ctx: Any = None) -> Any
     return call_async(resolver, what, input, ctx, timeout=seconds)
 
 
-def _resolve_context(active: Active, what: str, ctx: Any) -> Any:
+def _resolve_context(active: ActiveContext, what: str, ctx: Any) -> Any:
     context = active.context
     resolver, cache = context.system, context.cache
     if cache is None or not callable(resolver):
@@ -321,7 +321,7 @@ def _as_text(value: Any, what: str) -> str:
     return "" if value is None else check_text(value, what)
 
 
-def declare(slots: Slots, gathered: Gathered) -> None:
+def declare(slots: Slots, gathered: GatheredPrompt) -> None:
     """Declare the slots of a prompt; only contexts can be dropped."""
     declare_parts(slots, gathered.parts)
     declare_excluded(slots, gathered.excluded)
