@@ -260,7 +260,7 @@ def test_a_request_fits_its_budget_or_is_not_sent(contexts, own, said, budget, t
         tools=[SCHEMA] if tools else [],
     )
     model = ScriptedModel(["yes"], budget=budget, name=PRICED)
-    pinned = [each.system for each in uses if each.pinned and each.system]
+    pinned = [each.system for each in uses if each.is_pinned and each.system]
     least = "\n\n".join(text for text in ["s" * own, *map(str, pinned)] if text)
     beside = said + bot.inspect_sync(tokenizer=len).tool_tokens
     fits = len(least) + beside <= budget and (token_budget is None or len(least) <= token_budget)

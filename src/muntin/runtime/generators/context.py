@@ -196,7 +196,7 @@ def _loose(author: str, entry: Context | When | Match, text: str) -> LooseMessag
         system(text),
         author,
         priority=target.priority if target else CONTEXT,
-        required=bool(target and target.pinned),
+        required=bool(target and target.is_pinned),
         changes=_changes(entry),
     )
 
