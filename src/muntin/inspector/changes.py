@@ -22,7 +22,7 @@ from muntin.core.report import SlotReport
 from muntin.core.window import Window
 from muntin.errors import InvalidInput
 from muntin.inspector.data import PAGE, bounded, most_budget, price_of, window
-from muntin.inspector.plans import Planned, Plans, Sight, key_of
+from muntin.inspector.plans import Plans, StoredWindow, WindowView, key_of
 from muntin.inspector.step_details import call_words
 from muntin.timeline.items import Record, check_session_id
 from muntin.view.lines import Line, clip
@@ -37,9 +37,9 @@ SECONDS = 0.5
 def what_if(plans: Plans, session: str, turn: int, step: int | None, budget: int) -> dict[str, Any]:
     """Return a window planned again at another budget, and the messages that come and go."""
     answer = window(plans, session, turn, step, budget)
-    planned = plans.planned_at(session, turn, step)
-    before = _present(plans.sight(planned).lines)
-    after = _present(plans.sight(planned, budget).lines)
+    stored = plans.read_at(session, turn, step)
+    before = _present(plans.view(stored).lines)
+    after = _present(plans.view(stored, budget).lines)
     came = [after[key] for key in after if key not in before]
     went = [before[key] for key in before if key not in after]
     changed = [after[key] for key in after if key in before and after[key] != before[key]]
@@ -73,18 +73,18 @@ def survival(plans: Plans, session: str, turn: int, step: int | None, slot: int)
     neighbour in: `some` and `all` are the smallest budgets found; from `some_from` and `all_from`
     on, every larger budget keeps the slot.
     """
-    planned = plans.planned_at(session, turn, step)
-    return plans.remember(("survival", planned.key, slot), lambda: _survival(plans, planned, slot))
+    stored = plans.read_at(session, turn, step)
+    return plans.remember(("survival", stored.key, slot), lambda: _survival(plans, stored, slot))
 
 
-def _survival(plans: Plans, planned: Planned, slot: int) -> dict[str, Any]:
-    plans.sight(planned, planned.budget + 1)  # raises why, if it cannot be planned again
-    plan = planned.plan
+def _survival(plans: Plans, stored: StoredWindow, slot: int) -> dict[str, Any]:
+    plans.view(stored, stored.budget + 1)  # raises why, if it cannot be planned again
+    plan = stored.plan
     assert plan is not None  # else the line above has raised
     declared = plan.declared.slots
     if not 0 <= slot < len(declared):
         raise InvalidInput(f"there is no slot {slot}; there are {len(declared)}")
-    most = max(most_budget(planned), planned.budget * 4)
+    most = max(most_budget(stored), stored.budget * 4)
     known: dict[int, tuple[SlotReport, bool]] = {}
 
     def outcome(budget: int) -> tuple[SlotReport, bool]:
@@ -104,7 +104,7 @@ def _survival(plans: Plans, planned: Planned, slot: int) -> dict[str, Any]:
 
     end, _ = outcome(most)
     budgets = {
-        name: _budgets(holds, planned.budget, most)
+        name: _budgets(holds, stored.budget, most)
         for name, holds in (("some", is_shown), ("all", is_whole))
     }
     return {
@@ -157,14 +157,14 @@ def difference(
     other_session: str | None = None,
 ) -> dict[str, Any]:
     """Return how a window differs from another one, and where the two part."""
-    planned = plans.planned_at(session, turn, step)
-    earlier = plans.planned_at(other_session or session, other_turn, other_step)
-    now, before = _Sent.of(plans, planned), _Sent.of(plans, earlier)
+    stored = plans.read_at(session, turn, step)
+    earlier = plans.read_at(other_session or session, other_turn, other_step)
+    now, before = _SentWindow.of(plans, stored), _SentWindow.of(plans, earlier)
     there = parted(now.pieces, before.pieces)
     return {
         "session": session,
-        "turn": planned.key.turn,
-        "step": planned.key.step,
+        "turn": stored.key.turn,
+        "step": stored.key.step,
         "other_session": earlier.key.session,
         "other_turn": earlier.key.turn,
         "other_step": earlier.key.step,
@@ -173,33 +173,33 @@ def difference(
         "tokens": now.window.tokens,
         "other_tokens": before.window.tokens,
         "parted": None if there is None else _parted(now, before, there),
-        "prefix": bounded(planned.report.get("prefix")),
-        "price": price_of(planned.written.get("profile")),
-        "slots": _slots(planned.report, earlier.report),
+        "prefix": bounded(stored.report.get("prefix")),
+        "price": price_of(stored.written.get("profile")),
+        "slots": _slots(stored.report, earlier.report),
         "came": _gone(now, before),
         "went": _gone(before, now),
     }
 
 
 @dataclass(frozen=True, slots=True)
-class _Sent:
+class _SentWindow:
     """A window as it was sent: its messages in the order of the request, and their keys."""
 
-    planned: Planned
-    sight: Sight
+    stored: StoredWindow
+    view: WindowView
     sent: Sequence[Piece]
     pieces: Pieces
 
     @classmethod
-    def of(cls, plans: Plans, planned: Planned) -> _Sent:
-        sight = plans.sight(planned)
-        profile = planned.plan.declared.profile if planned.plan is not None else None
-        sent = as_sent(sight.window.messages, profile)
-        return cls(planned, sight, sent, pieces(sight.window.frontier))
+    def of(cls, plans: Plans, stored: StoredWindow) -> _SentWindow:
+        view = plans.view(stored)
+        profile = stored.plan.declared.profile if stored.plan is not None else None
+        sent = as_sent(view.window.messages, profile)
+        return cls(stored, view, sent, pieces(view.window.frontier))
 
     @property
     def window(self) -> Window:
-        return self.sight.window
+        return self.view.window
 
     @property
     def messages(self) -> list[tuple[int | None, Message]]:
@@ -207,20 +207,20 @@ class _Sent:
         origins = self.window.origins
         return [(origins[piece.owner], piece.message) for piece in self.sent]
 
-    def shared_tokens(self, before: _Sent) -> int:
+    def shared_tokens(self, before: _SentWindow) -> int:
         """Return the tokens of the beginning that this window shares with another."""
         now = self.window.lazy_frontier
         assert isinstance(now, LazyFrontier)  # the window was planned again
         return min(self.window.tokens, shared_tokens(now, before.window.frontier))
 
 
-def _parted(now: _Sent, before: _Sent, there: Parted) -> dict[str, Any]:
+def _parted(now: _SentWindow, before: _SentWindow, there: Parted) -> dict[str, Any]:
     """Tell where a window stops being like the window before, in the words of its report."""
     if there.place == 0:
         return {"message": 0, "slot": None, "name": there.slot, "how": REASONS[there.reason]}
     was = before.messages[there.message]
     new = now.messages[there.message] if there.message < len(now.sent) else None
-    name, how = there.slot, REASONS[_reported(now.planned, there) or there.reason]
+    name, how = there.slot, REASONS[_reported(now.stored, there) or there.reason]
     if new is not None and was[0] is new[0] is None:
         name, how = _joined(now, before, there.message)
     return {
@@ -233,19 +233,19 @@ def _parted(now: _Sent, before: _Sent, there: Parted) -> dict[str, Any]:
     }
 
 
-def _reported(planned: Planned, there: Parted) -> str | None:
+def _reported(stored: StoredWindow, there: Parted) -> str | None:
     """Return the reason in the stored report, which knows the decisions, if it fits."""
-    moved = (planned.report.get("prefix") or {}).get("moved") or {}
+    moved = (stored.report.get("prefix") or {}).get("moved") or {}
     same = (moved.get("message"), moved.get("slot")) == (there.message, there.slot)
     return moved["reason"] if same and moved["reason"] in REASONS else None
 
 
-def _joined(now: _Sent, before: _Sent, message: int) -> tuple[str, str]:
+def _joined(now: _SentWindow, before: _SentWindow, message: int) -> tuple[str, str]:
     """Name the first slot in which two joined messages differ, and say how."""
 
-    def texts(sent: _Sent) -> dict[str, str | None]:
+    def texts(sent: _SentWindow) -> dict[str, str | None]:
         place = sent.sent[message].place
-        fates = next((line.joined for line in sent.sight.lines if line.place == place), ())
+        fates = next((line.joined for line in sent.view.lines if line.place == place), ())
         return {fate.slot.name: fate.shown.text if fate.shown else None for fate in fates}
 
     was, new = texts(before), texts(now)
@@ -283,7 +283,7 @@ def _slots(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[dict[str, 
     ]
 
 
-def _gone(one: _Sent, other: _Sent) -> dict[str, Any]:
+def _gone(one: _SentWindow, other: _SentWindow) -> dict[str, Any]:
     """Return the messages that one window has and the other does not have."""
     left = Counter(key for key, _ in other.pieces[1:])
     messages = []
@@ -327,8 +327,8 @@ def _share(plans: Plans, session: str, before: Record | None, record: Record) ->
     if before is None:
         return {"shared_tokens": None, "why": "nothing before it is kept"}
     try:
-        now = _Sent.of(plans, plans.planned(session, record))
-        was = _Sent.of(plans, plans.planned(session, before))
+        now = _SentWindow.of(plans, plans.read(session, record))
+        was = _SentWindow.of(plans, plans.read(session, before))
     except InvalidInput as error:
         return {"shared_tokens": None, "why": str(error)}
     moved = prefix.get("moved") if isinstance(prefix, Mapping) else None

@@ -16,7 +16,7 @@ from typing import Any
 from muntin.core.window import Window
 from muntin.errors import InvalidInput
 from muntin.inspector import step_details
-from muntin.inspector.plans import Planned, Plans, Sight, check_budget, key_of
+from muntin.inspector.plans import Plans, StoredWindow, WindowView, check_budget, key_of
 from muntin.inspector.search import SCANNED, scan, session_info
 from muntin.providers.names import prices_of
 from muntin.timeline.items import (
@@ -191,46 +191,46 @@ def window(
     The report is the stored one; at another budget, the report of the window planned again.
     """
     record = plans.record(session, turn, step)
-    planned = plans.planned(session, record)
-    sight, why = None, None
+    stored = plans.read(session, record)
+    view, why = None, None
     try:
-        sight = plans.sight(planned, None if budget is None else check_budget(budget))
+        view = plans.view(stored, None if budget is None else check_budget(budget))
     except InvalidInput as error:
         if budget is not None:
             raise
         why = str(error)
-    report = dict(planned.report)
-    if sight is not None and budget is not None:
-        report = sight.window.report.to_dict()
+    report = dict(stored.report)
+    if view is not None and budget is not None:
+        report = view.window.report.to_dict()
     return {
         "session": session,
-        "turn": planned.key.turn,
-        "step": planned.key.step,
-        "time": planned.key.time.isoformat(timespec="milliseconds"),
-        "model": planned.written.get("profile"),
+        "turn": stored.key.turn,
+        "step": stored.key.step,
+        "time": stored.key.time.isoformat(timespec="milliseconds"),
+        "model": stored.written.get("profile"),
         "budget": report["budget"],
-        "own_budget": planned.budget,
-        "most_budget": most_budget(planned),
+        "own_budget": stored.budget,
+        "most_budget": most_budget(stored),
         "report": bounded(report),
-        "rules": [_rules(slot) for slot in planned.written["slots"]],
-        "tools": [_tool(tool) for tool in sight.window.tools] if sight else [],
-        "marks": _marks(planned, sight.window) if sight else [],
-        "messages": len(sight.lines) if sight else 0,
+        "rules": [_rules(slot) for slot in stored.written["slots"]],
+        "tools": [_tool(tool) for tool in view.window.tools] if view else [],
+        "marks": _marks(stored, view.window) if view else [],
+        "messages": len(view.lines) if view else 0,
         **(step_details.answer_of(plans, session, record) if budget is None else {}),
-        "note": why or (_doubt(planned, sight.window) if sight and budget is None else None),
+        "note": why or (_doubt(stored, view.window) if view and budget is None else None),
     }
 
 
-def most_budget(planned: Planned) -> int:
+def most_budget(stored: StoredWindow) -> int:
     """Return a budget at which everything fits, or nearly everything."""
-    report = planned.report
+    report = stored.report
     declared = sum(slot["tokens_asked"] for slot in report["slots"])
     added = report["tools_tokens"] + max(0, report["joined_tokens"]) + report["lead_tokens"]
     added += report["answer_tokens"]
     missed = [
         decision["fits_with"] or 0 for slot in report["slots"] for decision in slot["decisions"]
     ]
-    most = max(declared + added, report["tokens"], planned.budget + max(missed, default=0))
+    most = max(declared + added, report["tokens"], stored.budget + max(missed, default=0))
     return int(most * 1.1) + 1
 
 
@@ -249,28 +249,28 @@ def _tool(schema: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _marks(planned: Planned, window: Window) -> list[dict[str, Any]]:
+def _marks(stored: StoredWindow, window: Window) -> list[dict[str, Any]]:
     """Return where the breakpoints stand, in tokens from the beginning of the window."""
-    if not window.breakpoints or planned.plan is None:
+    if not window.breakpoints or stored.plan is None:
         return []
-    counter = planned.plan.declared.counter
+    counter = stored.plan.declared.counter
     sizes = [counter.message(message) for message in window.messages]
-    sums = [*accumulate(sizes, initial=planned.report["tools_tokens"])]
+    sums = [*accumulate(sizes, initial=stored.report["tools_tokens"])]
     return [
         {"after": mark.after, "ttl": mark.ttl, "tokens": sums[min(mark.after, len(sizes))]}
         for mark in window.breakpoints
     ]
 
 
-def _doubt(planned: Planned, window: Window) -> str | None:
+def _doubt(stored: StoredWindow, window: Window) -> str | None:
     """Say why the messages shown may differ from the messages that were sent."""
-    stored, again = planned.report, window.report
-    if stored["tokenizer"] != again.tokenizer:
+    sent, again = stored.report, window.report
+    if sent["tokenizer"] != again.tokenizer:
         return (
-            f"Counted by {stored['tokenizer'][:_NAME]!r} then, which cannot be found by its name: "
+            f"Counted by {sent['tokenizer'][:_NAME]!r} then, which cannot be found by its name: "
             f"messages and other budgets are planned again with {again.tokenizer!r}."
         )
-    was = [(slot["tokens_kept"], slot["status"]) for slot in stored["slots"]]
+    was = [(slot["tokens_kept"], slot["status"]) for slot in sent["slots"]]
     if was == [(slot.tokens_kept, slot.status) for slot in again.slots]:
         return None
     return (
@@ -295,36 +295,36 @@ def messages(
 
     With `fold`, consecutive left-out messages of a slot are one line that says how to ask for them.
     """
-    planned = plans.planned_at(session, turn, step)
-    sight = plans.sight(planned, None if budget is None else check_budget(budget))
+    stored = plans.read_at(session, turn, step)
+    view = plans.view(stored, None if budget is None else check_budget(budget))
     longest = min(max(longest, 100), MOST_TEXT)
-    runs = _runs(sight) if fold else [(place, 1) for place in range(len(sight.lines))]
+    runs = _runs(view) if fold else [(place, 1) for place in range(len(view.lines))]
     answers = []
     for first, count in runs[offset : offset + min(max(limit, 1), PAGE)]:
-        shown = show(sight.window, sight.lines[first], longest)
+        shown = show(view.window, view.lines[first], longest)
         if count > 1:
             folded = {"slot": shown.slot, "reason": shown.reason, "count": count}
             answers.append({"line": first, "place": None, "fold": folded})
         else:
-            answers.append({"line": first, **_line(shown, planned, sight)})
+            answers.append({"line": first, **_line(shown, stored, view)})
     return {
         "offset": offset,
         "total": len(runs),
-        "every": len(sight.lines),
-        "kept": len(sight.window.messages),
+        "every": len(view.lines),
+        "kept": len(view.window.messages),
         "lines": answers,
     }
 
 
-def _runs(sight: Sight) -> list[tuple[int, int]]:
+def _runs(view: WindowView) -> list[tuple[int, int]]:
     """Return the lines as (first, count): consecutive left-out messages of a slot are one run."""
 
     def left_out_of(number: int) -> int | None:
-        line = sight.lines[number]
+        line = view.lines[number]
         return line.fate.slot.index if line.place is None and line.fate is not None else None
 
     runs: list[tuple[int, int]] = []
-    for slot, group in groupby(range(len(sight.lines)), left_out_of):
+    for slot, group in groupby(range(len(view.lines)), left_out_of):
         numbers = list(group)
         if slot is not None and len(numbers) > FEW:
             runs.append((numbers[0], len(numbers)))
@@ -333,10 +333,10 @@ def _runs(sight: Sight) -> list[tuple[int, int]]:
     return runs
 
 
-def _line(shown: Shown, planned: Planned, sight: Sight) -> dict[str, Any]:
+def _line(shown: Shown, stored: StoredWindow, view: WindowView) -> dict[str, Any]:
     tokens = None
-    if shown.place is not None and planned.plan is not None:
-        tokens = planned.plan.declared.counter.message(sight.window.messages[shown.place])
+    if shown.place is not None and stored.plan is not None:
+        tokens = stored.plan.declared.counter.message(view.window.messages[shown.place])
     return {
         "place": shown.place,
         "slot": shown.slot,

@@ -61,7 +61,7 @@ def key_of(session: str, record: Record) -> Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class WindowView:
     """A planned window with its lines."""
 
     window: Window
@@ -69,11 +69,11 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class StoredWindow:
     """A stored window: its original report, its written plan, and the plan.
 
     `plan` is None if it can no longer be read; `why` says so. `longest` is the length of its
-    longest text. `sights` are the windows that it was planned as lately, by their budgets.
+    longest text. `views` are what it was planned as lately, by their budgets.
     """
 
     key: Key
@@ -83,7 +83,7 @@ class Planned:
     why: str | None
     longest: int
     size: int
-    sights: OrderedDict[int, Sight] = field(default_factory=OrderedDict)
+    views: OrderedDict[int, WindowView] = field(default_factory=OrderedDict)
 
     @property
     def budget(self) -> int:
@@ -99,7 +99,7 @@ class Plans:
         self.store = store
         # One at a time: planning only computes, and two plans would slow each other down.
         self._lock = RLock()
-        self._plans: OrderedDict[Key, Planned] = OrderedDict()
+        self._plans: OrderedDict[Key, StoredWindow] = OrderedDict()
         self._answers: OrderedDict[Hashable, Any] = OrderedDict()
 
     def remember(self, what: Hashable, make: Callable[[], V]) -> V:
@@ -117,21 +117,21 @@ class Plans:
             raise InvalidInput(f"no report of {where} of session {session!r} is kept")
         return chosen[-1]
 
-    def planned_at(self, session: str, turn: int, step: int | None = None) -> Planned:
+    def read_at(self, session: str, turn: int, step: int | None = None) -> StoredWindow:
         """Return the stored window of a step, or of the last step of the turn."""
-        return self.planned(session, self.record(session, turn, step))
+        return self.read(session, self.record(session, turn, step))
 
-    def planned(self, session: str, record: Record) -> Planned:
+    def read(self, session: str, record: Record) -> StoredWindow:
         """Return a stored window with its plan."""
         key = key_of(session, record)
         with self._lock:
-            planned = remembered(self._plans, key, PLANS, lambda: self._read(key, record))
-            sizes = sum(plan.size for plan in self._plans.values())
+            stored = remembered(self._plans, key, PLANS, lambda: self._read(key, record))
+            sizes = sum(window.size for window in self._plans.values())
             while sizes > CHARACTERS and len(self._plans) > 1:
                 sizes -= self._plans.popitem(last=False)[1].size
-            return planned
+            return stored
 
-    def _read(self, key: Key, record: Record) -> Planned:
+    def _read(self, key: Key, record: Record) -> StoredWindow:
         report, written = json.loads(record.report), json.loads(record.plan)
         size = longest = 0
 
@@ -147,26 +147,26 @@ class Plans:
             plan = read_plan(written, content, report=report)
         except MuntinError as error:
             why = str(error)
-        return Planned(key, report, written, plan, why, longest, size)
+        return StoredWindow(key, report, written, plan, why, longest, size)
 
-    def sight(self, planned: Planned, budget: int | None = None) -> Sight:
+    def view(self, stored: StoredWindow, budget: int | None = None) -> WindowView:
         """Return a window, planned again at its own budget or at another."""
-        plan = planned.plan
+        plan = stored.plan
         if plan is None:
-            raise InvalidInput(f"this window cannot be planned again: {planned.why}")
-        wanted = planned.budget if budget is None else budget
-        if wanted != planned.budget and planned.longest > LONGEST:
+            raise InvalidInput(f"this window cannot be planned again: {stored.why}")
+        wanted = stored.budget if budget is None else budget
+        if wanted != stored.budget and stored.longest > LONGEST:
             raise InvalidInput(
-                f"this window declares a text of {planned.longest:,} characters; it is too long "
+                f"this window declares a text of {stored.longest:,} characters; it is too long "
                 "to be planned again at another budget here"
             )
 
-        def make() -> Sight:
-            window = (plan if wanted == planned.budget else plan.at(wanted)).window()
-            return Sight(window, lines(window))
+        def make() -> WindowView:
+            window = (plan if wanted == stored.budget else plan.at(wanted)).window()
+            return WindowView(window, lines(window))
 
         with self._lock:
-            return remembered(planned.sights, wanted, WINDOWS, make)
+            return remembered(stored.views, wanted, WINDOWS, make)
 
 
 def check_budget(value: int) -> int:
