@@ -23,7 +23,7 @@ from bench.cache.trimmers import (
     poet_start,
 )
 from muntin.core.planning.slot import Exact, Stepped
-from muntin.simulator.replay import Sent
+from muntin.simulator.replay import SentMessages
 from muntin.simulator.result import PolicyRun
 from muntin.simulator.run import Replay
 
@@ -49,7 +49,7 @@ class Plans:
     """What a policy sends with some budget, and the tokens of history it retains on average."""
 
     budget: int
-    sent: list[Sent]
+    sent: list[SentMessages]
     retained: float
     step: int = 0
 
@@ -122,7 +122,7 @@ class Contest:
             budget = guess if low < guess < high else (low + high) // 2
         return best if best and abs(best.retained - target) <= CLOSE * target else None
 
-    def _retained(self, plans: Sequence[Sent]) -> float:
+    def _retained(self, plans: Sequence[SentMessages]) -> float:
         tokens = self.sizes.of
         kept = [
             tokens(message)

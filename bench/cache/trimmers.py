@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from muntin import Message
-from muntin.simulator.replay import Moment, Policy, Sent
+from muntin.simulator.replay import Moment, Policy, SentMessages
 from muntin.simulator.run import Replay
 
 HERE = Path(__file__).parent
@@ -80,7 +80,7 @@ def langchain(sizes: Sizes, budget: int, start_on: str | None = None) -> Policy:
     def size(messages: Sequence[Any]) -> int:
         return sum([known[each.id] for each in messages])
 
-    def trim(moment: Moment) -> Sent:
+    def trim(moment: Moment) -> SentMessages:
         messages = moment.messages(sizes.newest(moment, budget))
         kept = lc.trim_messages(
             [build(message) for message in messages],
@@ -157,7 +157,7 @@ def litellm(sizes: Sizes, budget: int) -> Policy:
 
     utils.token_counter = lambda model="", messages=(), **_: size(messages)
 
-    def trim(moment: Moment) -> Sent:
+    def trim(moment: Moment) -> SentMessages:
         given = [build(m) for m in moment.messages(sizes.newest(moment, budget))]
         kept = utils.trim_messages(given, "gpt-4o", trim_ratio=1, max_tokens=budget)
         messages = [getattr(m, "message", None) or Message.from_dict(m) for m in kept]
@@ -176,7 +176,7 @@ def poet(sizes: Sizes, budget: int, step: int, *, in_front: bool = False) -> Pol
     conversation, as the template in prompt-poet's README has the examples that it fetches.
     """
 
-    def trim(moment: Moment) -> Sent:
+    def trim(moment: Moment) -> SentMessages:
         messages = moment.messages(poet_start(sizes, moment, budget, step))
         if in_front and moment.volatile is not None:
             messages.insert(len(moment.system), messages.pop())
@@ -243,16 +243,16 @@ class RealPoet:
         return json.loads(self._process.stdout.readline())
 
 
-def sent(moment: Moment, messages: Sequence[Message]) -> Sent:
+def sent(moment: Moment, messages: Sequence[Message]) -> SentMessages:
     """Name where each message comes from."""
     sources = [
         "retrieval" if each is moment.volatile else "system" if each.role == "system" else "history"
         for each in messages
     ]
-    return Sent(messages, sources)
+    return SentMessages(messages, sources)
 
 
-def again(plans: Sequence[Sent]) -> Policy:
+def again(plans: Sequence[SentMessages]) -> Policy:
     """Return the policy that sends what was planned before."""
     following = iter(plans)
     return lambda _: next(following)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from muntin import Profile, assistant, system, user
 from muntin.core.profile import Caching
 from muntin.simulator.optimum import Point, optimum
-from muntin.simulator.replay import Moment, Policy, Sent, trace_of
+from muntin.simulator.replay import Moment, Policy, SentMessages, trace_of
 from muntin.simulator.run import Replay
 from tests.simulator.cases import chat, replayed
 
@@ -33,13 +33,13 @@ def frontier_policy(frontiers: Sequence[int]) -> Policy:
     """Return the policy whose history begins at these messages, one a request."""
     starts = iter(frontiers)
 
-    def cut(moment: Moment) -> Sent:
+    def cut(moment: Moment) -> SentMessages:
         messages = moment.messages(next(starts))
         sources = [
             "retrieval" if m is moment.volatile else "system" if m.role == "system" else "history"
             for m in messages
         ]
-        return Sent(messages, sources)
+        return SentMessages(messages, sources)
 
     return cut
 

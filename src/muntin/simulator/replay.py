@@ -82,7 +82,7 @@ def trace_of(messages: Sequence[MessageLike], volatile: Sequence[str | None] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentMessages:
     """The result of a policy: messages, the slot of each, and a window if there is one."""
 
     messages: Sequence[Message]
@@ -90,7 +90,7 @@ class Sent:
     window: Window | None = None
 
 
-Policy: TypeAlias = Callable[[Moment], Sent]
+Policy: TypeAlias = Callable[[Moment], SentMessages]
 
 
 def slots_policy(
@@ -107,7 +107,7 @@ def slots_policy(
     schemas = Schemas.of(tools)
     composer = Composer(None, profile, counter, Budget(budget), trimming, schemas, ladder=ladder)
 
-    def compose(moment: Moment) -> Sent:
+    def compose(moment: Moment) -> SentMessages:
         nonlocal composer
         slots = composer.slots()
         slots.add("system", moment.system, tier="pinned")
@@ -116,12 +116,14 @@ def slots_policy(
             slots.add("retrieval", moment.volatile.text, max_ratio=RETRIEVAL_RATIO)
         window = slots.render()
         composer = composer.after(window)
-        return Sent(window.messages, [SLOTS[origin or 0] for origin in window.origins], window)
+        return SentMessages(
+            window.messages, [SLOTS[origin or 0] for origin in window.origins], window
+        )
 
     return compose
 
 
-def full_policy(moment: Moment) -> Sent:
+def full_policy(moment: Moment) -> SentMessages:
     """Send everything, whatever the budget."""
     return _sent(moment, moment.messages())
 
@@ -129,16 +131,16 @@ def full_policy(moment: Moment) -> Sent:
 def user_policy(policy: UserPolicy, budget: int) -> Policy:
     """Return a policy that hands the whole conversation and the budget to a function."""
 
-    def call(moment: Moment) -> Sent:
+    def call(moment: Moment) -> SentMessages:
         return _sent(moment, messages_from(policy(moment.messages(), budget)))
 
     return call
 
 
-def _sent(moment: Moment, messages: Sequence[Message]) -> Sent:
+def _sent(moment: Moment, messages: Sequence[Message]) -> SentMessages:
     """Name the source of each message: the volatile text, system text, or the history."""
     sources = [
         "retrieval" if m == moment.volatile else "system" if m.role == "system" else "history"
         for m in messages
     ]
-    return Sent(messages, sources)
+    return SentMessages(messages, sources)
