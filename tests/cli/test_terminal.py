@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from muntin.cli.terminal import coloured, failing, many, progress, safe, safe_text
+from muntin.cli.terminal import has_colours, failing, many, progress, safe, safe_text
 from muntin.errors import InvalidInput
 
 
@@ -34,8 +34,8 @@ def test_colours_are_for_terminals_that_want_them(monkeypatch, environment, colo
     monkeypatch.delenv("NO_COLOR", raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert coloured(FakeTerminal()) is colours
-    assert coloured(io.StringIO()) is False
+    assert has_colours(FakeTerminal()) is colours
+    assert has_colours(io.StringIO()) is False
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ import typer
 from muntin.cli.error_text import in_flags
 from muntin.cli.options import WindowBudget, check_url, store_option
 from muntin.cli.terminal import (
-    coloured,
+    has_colours,
     complain,
     failing,
     many,
@@ -284,7 +284,7 @@ def _show(reply: Reply) -> None:
     if reply.window is None:
         return
     report = reply.window.report
-    lines = [bar(reply.window, width=width(), colour=coloured(sys.stderr))]
+    lines = [bar(reply.window, width=width(), colour=has_colours(sys.stderr))]
     lines += [f"billed: {reply.usage}", *level_words(report)]
     lines += prefix_words(report.prefix) if report.prefix is not None else ()
     print("", *lines, "", sep="\n", file=sys.stderr, flush=True)

@@ -20,7 +20,7 @@ import typer
 from muntin.agent.tools import ToolLike
 from muntin.cli.options import AsJson
 from muntin.cli.terminal import (
-    coloured,
+    has_colours,
     failing,
     print_json,
     progress,
@@ -80,7 +80,7 @@ def demo(
         f"{len(recording().messages) + 1} messages of a real airline agent, replayed turn by turn "
         f"in a window of {SESSIONS[SHOWN]:,} tokens.\nThe window of the last question:\n"
     )
-    print(bar(window, width=width(), colour=coloured(sys.stdout)))
+    print(bar(window, width=width(), colour=has_colours(sys.stdout)))
     print(f"\n{window.report}\n\nWhat was left out or shortened, first to last:\n")
     print(_cuts(window.report))
     print("\nThe same window as an OpenAI request:\n")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from muntin.cli.options import AsJson, WindowBudget
-from muntin.cli.terminal import coloured, failing, print_json, safe_text, width
+from muntin.cli.terminal import has_colours, failing, print_json, safe_text, width
 from muntin.composer import Composer
 from muntin.core.budget import Budget
 from muntin.core.checks import shown
@@ -55,7 +55,7 @@ def render(
             }
         )
     else:
-        texts = [bar(window, width=width(), colour=coloured(sys.stdout))]
+        texts = [bar(window, width=width(), colour=has_colours(sys.stdout))]
         texts += [f"--- {message.role}\n{safe_text(message.text)}" for message in window.messages]
         print("\n\n".join([*texts, str(window.report)]))
     if window.over_budget:

@@ -71,7 +71,7 @@ def many(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
-def coloured(stream: TextIO) -> bool:
+def has_colours(stream: TextIO) -> bool:
     """Say whether to write colours: on a terminal that has them, unless NO_COLOR is set."""
     # https://no-color.org
     wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
