@@ -21,9 +21,9 @@ import typer
 from muntin.cli.error_text import in_flags
 from muntin.cli.options import WindowBudget, check_url, store_option
 from muntin.cli.terminal import (
-    has_colours,
     complain,
     failing,
+    has_colours,
     many,
     naming,
     note,

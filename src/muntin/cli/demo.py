@@ -20,8 +20,8 @@ import typer
 from muntin.agent.tools import ToolLike
 from muntin.cli.options import AsJson
 from muntin.cli.terminal import (
-    has_colours,
     failing,
+    has_colours,
     print_json,
     progress,
     safe_text,

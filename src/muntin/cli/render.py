@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from muntin.cli.options import AsJson, WindowBudget
-from muntin.cli.terminal import has_colours, failing, print_json, safe_text, width
+from muntin.cli.terminal import failing, has_colours, print_json, safe_text, width
 from muntin.composer import Composer
 from muntin.core.budget import Budget
 from muntin.core.checks import shown

@@ -21,7 +21,7 @@ LOOK_AHEAD_MOST = 2_048
 _ZWJ = "\u200d"
 
 
-def _clings(char: str) -> bool:
+def _belongs_to_previous(char: str) -> bool:
     """Say whether `char` belongs to the character before it."""
     if char < "\u0300":
         return False
@@ -45,7 +45,7 @@ def is_boundary(text: str, index: int) -> bool:
     before, after = text[index - 1], text[index]
     if after < "\u0300":
         return not (before == "\r" and after == "\n")
-    if before == _ZWJ or _clings(after):
+    if before == _ZWJ or _belongs_to_previous(after):
         return False
     if _is_flag_letter(before) and _is_flag_letter(after):
         start = index
@@ -68,7 +68,7 @@ def piece(text: str, length: int, keep: End) -> str:
     return text[:length] if keep == "head" else text[len(text) - length :]
 
 
-def _fits_border(text: str, length: int, keep: End) -> bool:
+def _can_end_at(text: str, length: int, keep: End) -> bool:
     if keep == "ends":
         first = (length + 1) // 2
         return is_boundary(text, first) and is_boundary(text, len(text) - (length - first))
@@ -105,7 +105,7 @@ def longest(
     best = (low, low_size) if low else None
     if low <= LOOK_AHEAD_MOST:
         for length in range(low + 1, min(low + 1 + LOOK_AHEAD, len(text))):
-            if length != high and _fits_border(text, length, keep):
+            if length != high and _can_end_at(text, length, keep):
                 size = measure(piece(text, length, keep))
                 if size <= limit:
                     best = length, size
@@ -115,10 +115,10 @@ def longest(
 def _legal(text: str, guess: int, low: int, high: int, keep: End) -> int | None:
     """Return the length nearest to `guess`, strictly between low and high, that may be cut at."""
     for length in range(guess, low, -1):
-        if length < high and _fits_border(text, length, keep):
+        if length < high and _can_end_at(text, length, keep):
             return length
     for length in range(guess + 1, high):
-        if _fits_border(text, length, keep):
+        if _can_end_at(text, length, keep):
             return length
     return None
 

@@ -49,7 +49,7 @@ class Fate:
         return as_message(self.slot.messages[self.first + number])
 
 
-class Explained(Protocol):
+class WindowPlan(Protocol):
     """A plan, as the object that can explain how a window was made."""
 
     def report(self, *, kept: bool = False) -> Report:
@@ -94,7 +94,7 @@ class Window:
     input_cut: bool
     origins: tuple[int | None, ...]
     breakpoints: tuple[Breakpoint, ...]
-    explained: Explained = field(compare=False)
+    explained: WindowPlan = field(compare=False)
     lazy_frontier: LazyFrontier | Frontier = field(compare=False)
     # What requests made of the window could not carry, by provider.
     _ledger: dict[str, tuple[NotCarried, ...]] = field(default_factory=dict, compare=False)

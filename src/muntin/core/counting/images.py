@@ -79,11 +79,11 @@ def _anthropic(edge: int, budget: int, width: int, height: int, _detail: str) ->
     def size(length: int) -> tuple[int, int]:
         return length, max(1, round(length / (long / short)))
 
-    def too_large(length: int) -> bool:
+    def is_too_large(length: int) -> bool:
         length, across = size(length)
         return -(-length // 28) * 28 > edge or _cells(length, across, 28) > budget
 
-    return _cells(*size(bisect_left(range(1, long + 1), True, key=too_large)), 28)
+    return _cells(*size(bisect_left(range(1, long + 1), True, key=is_too_large)), 28)
 
 
 def _gemini_tiles(width: int, height: int, detail: str) -> int:
