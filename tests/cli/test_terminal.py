@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from muntin.cli.terminal import has_colours, failing, many, progress, safe, safe_text
+from muntin.cli.terminal import failing, has_colours, many, progress, safe, safe_text
 from muntin.errors import InvalidInput
 
 
