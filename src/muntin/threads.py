@@ -35,7 +35,7 @@ async def in_thread(fn: Callable[[], T]) -> T:
         if not answer.done():
             answer.set_result(outcome)
 
-    _hand_over(lambda: partial(loop.call_soon_threadsafe, tell, _Outcome(context, fn)))
+    hand_over(lambda: partial(loop.call_soon_threadsafe, tell, _Outcome(context, fn)))
     return (await answer).take()
 
 
@@ -77,7 +77,7 @@ def aside(fn: Callable[[], T]) -> T:
         return fn()
     answer: SimpleQueue[_Outcome[T]] = SimpleQueue()
     context = copy_context()
-    _hand_over(lambda: partial(answer.put, _Outcome(context, fn)))
+    hand_over(lambda: partial(answer.put, _Outcome(context, fn)))
     return answer.get().take()
 
 
@@ -129,16 +129,16 @@ class _Stepped(Awaitable[T]):
 
 
 # Does something, and returns the function that passes the result on.
-_Work: TypeAlias = Callable[[], Callable[[], object]]
+Work: TypeAlias = Callable[[], Callable[[], object]]
 # The inboxes of idle threads. To begin a thread takes longer than most calls in one.
-_idle: deque[SimpleQueue[_Work]] = deque()
+_idle: deque[SimpleQueue[Work]] = deque()
 _IDLE_SECONDS = 30.0
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_idle.clear)  # threads do not survive a fork
 
 
-def _hand_over(work: _Work) -> None:
+def hand_over(work: Work) -> None:
     """Have work done by an idle thread, or by a new one: it never waits for other work."""
     try:
         inbox = _idle.pop()
@@ -148,7 +148,7 @@ def _hand_over(work: _Work) -> None:
     inbox.put(work)
 
 
-def _serve(inbox: SimpleQueue[_Work]) -> None:
+def _serve(inbox: SimpleQueue[Work]) -> None:
     while True:
         try:
             tell = inbox.get(timeout=_IDLE_SECONDS)()

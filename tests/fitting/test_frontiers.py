@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from muntin import InvalidInput, Message, user
 from muntin.core.digests import digest
 from muntin.core.planning.memory import Start
 from muntin.fitting import fit
-from muntin.fitting.frontiers import Left, Table, first_new
+from muntin.fitting.frontiers import Left, Table, digests_of_beginnings, first_new
 from tests.fitting.talks import chat_call, chat_result, growing, words
 
 
@@ -24,6 +25,10 @@ class Talk:
     @property
     def first_digest(self) -> str:
         return digest(self.past[0]) if self.past else ""
+
+    @property
+    def pasts(self) -> list[str]:
+        return digests_of_beginnings(self.past)
 
 
 def left(talk: Talk, start: Start | None = None) -> Left:
@@ -135,40 +140,57 @@ def test_a_list_that_lost_its_beginning_is_known_by_two_messages() -> None:
 
 def test_the_table_is_bounded() -> None:
     table = Table()
-    for number in range(1_100):
+    for number in range(5_000):
         talk = Talk(f"opening {number}")
-        table.put(talk.first_digest, left(talk), None, _FRONTIER)
-    assert table.find(Talk("opening 0").first_digest, Talk("opening 0")) is None
-    newest = Talk("opening 1099")
-    assert table.find(newest.first_digest, newest) == left(newest)
-    for number in range(20):
-        talk = Talk("same", f"other {number}")
-        table.put("same", left(talk), None, _FRONTIER)
-    assert table.find("same", Talk("same", "other 0")) is None
-    assert table.find("same", Talk("same", "other 19", "more")) is not None
+        table.put(None, talk.pasts[-1], left(talk), _FRONTIER)
+    assert found(table, Talk("opening 0")) is None
+    newest = Talk("opening 4999")
+    assert found(table, newest) == left(newest)
 
 
 _FRONTIER = fit([], 100).window.frontier
 
 
-def test_the_longest_list_that_goes_on_is_taken() -> None:
+def found(table: Table, talk: Talk, name: str | None = None) -> Left | None:
+    return table.take(name, talk.pasts.__getitem__, talk)
+
+
+def test_a_list_goes_on_with_the_longest_of_its_beginnings_and_no_other_list_does() -> None:
     table = Table()
     short, long = Talk("a", "b"), Talk("a", "b", "c", "d")
-    table.put("a", left(long), None, _FRONTIER)
-    table.put("a", left(short), None, _FRONTIER)
-    assert table.find("a", Talk("a", "b", "c", "d", "e")) == left(long)
-    assert table.find("a", Talk("a", "b", "x")) == left(short)
+    for talk in (long, short):
+        table.put(None, talk.pasts[-1], left(talk), _FRONTIER)
+    assert found(table, Talk("a", "b", "c", "d", "e")) == left(long)
+    assert found(table, Talk("a", "b", "c", "d", "f")) == left(short)
+    assert found(table, Talk("a", "b", "c", "d", "g")) is None
+
+
+def test_a_past_that_two_recorded_conversations_have_is_neither_s() -> None:
+    table, talk = Table(), Talk("Hello")
+    for session in ("one", "two"):
+        table.put(None, talk.pasts[-1], replace(left(talk), session=session), _FRONTIER)
+    assert found(table, Talk("Hello", "a", "b")) is None
+
+
+def test_a_conversation_with_a_name_is_found_by_it_when_its_list_was_changed() -> None:
+    table, talk = Table(), Talk("a", "b", "c", "d")
+    table.put("name", talk.pasts[-1], left(talk, at(talk, 2)), _FRONTIER)
+    assert found(table, Talk("a", "x", "c", "d"), "name") == left(talk, at(talk, 2))
+    assert found(table, Talk("a", "x", "c", "d")) is None
 
 
 def test_only_what_is_new_is_recorded() -> None:
     talk = Talk(*(words(3, n) for n in range(6)))
-    told = left(talk).to_dict()
-    assert first_new(None, talk) == 0
-    assert first_new(told, talk) == 6
+    before = left(talk)
+    assert first_new(None, [], talk) == (0, True)
+    assert first_new(before, [], talk) == (6, True)
     talk.past += [Message("assistant", "x"), user("y")]
-    assert first_new(told, talk) == 6
+    assert first_new(before, [], talk) == (6, True)
+    recorded = talk.pasts
     talk.past[5] = user("edited")
-    assert first_new(told, talk) == 7
-    assert first_new({"version": 7}, talk) == 0
+    assert first_new(before, [], talk) == (7, False)
+    assert first_new(before, recorded, talk) == (5, False), "behind what both have"
+    del talk.past[4:]
+    assert first_new(before, recorded, talk) == (4, True), "a late list has nothing new"
     many = Talk(*(str(n) for n in range(3_000)))
-    assert first_new(None, many) == 2_000
+    assert first_new(None, [], many) == (2_000, True)

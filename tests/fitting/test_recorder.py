@@ -177,6 +177,8 @@ def test_one_conversation_fitted_in_many_threads_at_once_is_recorded_once(store:
     with ThreadPoolExecutor(8) as pool:
         for _ in range(8):
             pool.submit(fitter.fit, pieces_of(talk), conversation="c")
+    assert fitter.recorder is not None
+    fitter.recorder.writes.put(lambda: None).result(30)  # no request waits long for its record
     assert len(Session("c", store=store).timeline_messages()) == len(talk) - 1
     steps = [(r.turn, r.step) for r in store.reports("c")]
     assert steps == [(steps[0][0], step) for step in range(1, 9)]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
+import time
 from typing import Any
 
 import httpx2
 
 from muntin.gateway import recording
-from muntin.threads import in_thread
+from muntin.timeline.store.sql import Store
 from tests.fitting.traffic import WORDS, kept_prefix, request, talk, traffic
 from tests.gateway.running import Running, receipt, running
 
@@ -23,17 +23,21 @@ def ask(gate: Running, messages: list[Any], key: str = "k", **more: Any) -> dict
     )
 
 
-def grown(gate: Running, first: str, answers: str, count: int, **more: Any) -> list[str]:
-    """Lead a conversation, and return the session of each request."""
+def said_in(first: str, answers: str, count: int) -> list[Any]:
+    """Return the messages of the last of so many requests of a conversation."""
     said: list[Any] = [{"role": "user", "content": first}]
-    sessions = []
-    for number in range(count):
-        sessions.append(ask(gate, said, **more)["session"])
+    for number in range(count - 1):
         said += [
             {"role": "assistant", "content": f"{answers} {number} {WORDS * 9}"},
             {"role": "user", "content": f"{answers} again {number} {WORDS * 9}"},
         ]
-    return sessions
+    return said
+
+
+def grown(gate: Running, first: str, answers: str, count: int, **more: Any) -> list[str]:
+    """Lead a conversation, and return the session of each request."""
+    requests = [said_in(first, answers, number + 1) for number in range(count)]
+    return [ask(gate, messages, **more)["session"] for messages in requests]
 
 
 def test_a_conversation_is_found_again_by_its_opening():
@@ -49,8 +53,8 @@ def test_conversations_with_one_opening_are_told_apart():
         other = grown(gate, "Hello", "other", 12)
         assert set(one[1:]).isdisjoint(other[1:])
         assert len(set(other[1:])) == 1
-        again = grown(gate, "Hello", "one", 13)
-        assert again[-1] == one[-1]
+        assert ask(gate, said_in("Hello", "one", 13))["session"] == one[-1]
+        assert ask(gate, said_in("Hello", "other", 13))["session"] == other[-1]
         assert seen.wrong == []
 
 
@@ -67,7 +71,12 @@ def test_keys_users_and_names_keep_conversations_apart():
             ask(gate, same, key="other", headers={"x-muntin-session": "chat 1"})["session"],
         ]
         assert len(set(sessions)) == len(sessions)
-        assert ask(gate, same, user="ann")["session"] == sessions[2]
+        goes_on = [
+            *same,
+            {"role": "assistant", "content": "Oh."},
+            {"role": "user", "content": "So?"},
+        ]
+        assert ask(gate, goes_on, user="ann")["session"] == sessions[2]
         assert ask(gate, same, headers={"x-muntin-session": "chat 1"})["session"] == sessions[4]
         assert sessions[4].startswith("gateway/chat 1/")
         assert not [each for each in server.received if "x-muntin-session" in each.headers]
@@ -83,12 +92,14 @@ def test_a_named_conversation_that_became_another_begins_anew_and_says_so():
 
 
 def test_gateways_of_two_processes_go_on_where_the_other_stood(tmp_path, monkeypatch):
-    async def stored(record: Any) -> Any:  # a busy disk
-        await asyncio.sleep(0.1)
-        return await in_thread(record)
+    append = Store.append
+
+    def slow(*given: Any, **named: Any) -> Any:  # a busy disk
+        time.sleep(0.1)
+        return append(*given, **named)
 
     monkeypatch.setattr(recording, "_PATIENCE", 30)
-    monkeypatch.setattr(recording, "in_thread", stored)
+    monkeypatch.setattr(Store, "append", slow)
     url = f"sqlite:///{tmp_path}/gate.db"
     with traffic(BUDGET) as (server, seen):
         with running(server.url, BUDGET, url) as one, running(server.url, BUDGET, url) as two:

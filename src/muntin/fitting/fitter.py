@@ -7,8 +7,9 @@ to the kept items come back.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import Any
 from uuid import uuid4
@@ -17,7 +18,7 @@ from muntin import telemetry
 from muntin.agent.tools import ToolLike
 from muntin.composer import Composer
 from muntin.core.budget import Budget, as_budget
-from muntin.core.caching.frontier import Frontier
+from muntin.core.caching.frontier import Frontier, LazyFrontier
 from muntin.core.checks import check_optional_text, check_size
 from muntin.core.counting.counter import AttachmentTokens, TokenizerLike
 from muntin.core.message import Message
@@ -26,7 +27,7 @@ from muntin.core.planning.slot import Stepped, Trimming
 from muntin.core.schemas import Schemas
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, StoreError
-from muntin.fitting.frontiers import Left, Table, read_previous
+from muntin.fitting.frontiers import Left, Table, quick_past, read_previous
 from muntin.fitting.layout import lay_out, place, refuse_too_large, shown_places
 from muntin.fitting.recorder import Recorder
 from muntin.fitting.schemas import schemas
@@ -118,29 +119,36 @@ class Fitter:
     ) -> Fitted:
         offered, odd = schemas(tools)
         talk = Talk(pieces, composer.counter)
-        key = conversation or talk.first_digest
-        before, fresh = self._before(previous, key, talk)
-        composer = replace(composer, tools=Schemas.of(offered), previous=self._table.known(before))
-        slots = lay_out(composer, talk, system)
-        if fresh is not None:
-            slots.exclude("previous", reason="fresh", detail=fresh)
-        window = slots.render()
-        refuse_too_large(window)
-        places = shown_places(window, talk)
-        shown = talk.opaque.keys() & set(places) if talk.opaque else ()
-        unread = (*odd, *(f"message {number}: {talk.opaque[number]}" for number in sorted(shown)))
-        if unread:
-            self._refuse(unread)
-            slots.exclude("unread", reason="unread", detail="; ".join(unread))
+        before, fresh = self._before(previous, conversation, talk)
+        try:
+            composer = replace(
+                composer, tools=Schemas.of(offered), previous=self._table.known(before)
+            )
+            slots = lay_out(composer, talk, system)
+            if fresh is not None:
+                slots.exclude("previous", reason="fresh", detail=fresh)
             window = slots.render()
+            refuse_too_large(window)
             places = shown_places(window, talk)
+            shown = talk.opaque.keys() & set(places) if talk.opaque else ()
+            whys = (f"message {number}: {talk.opaque[number]}" for number in sorted(shown))
+            unread = (*odd, *whys)
+            if unread:
+                self._refuse(unread)
+                slots.exclude("unread", reason="unread", detail="; ".join(unread))
+                window = slots.render()
+                places = shown_places(window, talk)
+        except BaseException:
+            if previous is None and before is not None:  # the next request finds it again
+                self._put(conversation, talk, before, None)
+            raise
         placed, mark = place(window, composer, talk, places, len(system))
         left = talk.left(window.lazy_frontier.starts)
         if self.recorder is not None:
             session = conversation or (before.session if before is not None else "")
             left = replace(left, session=session or f"fit-{uuid4().hex}")
             self._record(self.recorder, left, talk, window)
-        self._table.put(key, left, before, window.lazy_frontier)
+        self._put(conversation, talk, left, window.lazy_frontier)
         return Fitted(placed, window, left.to_dict(), unread, fresh, mark)
 
     async def afit(self, pieces: Sequence[Piece], **given: Any) -> Fitted:
@@ -151,12 +159,36 @@ class Fitter:
 
     def _record(self, recorder: Recorder, left: Left, talk: Talk, window: Window) -> None:
         """Record the new messages; if the store is away, the request is sent all the same."""
-        try:
+
+        def record() -> None:
             sent = recorder.sent_of(left.session, talk, window, left.to_dict())
             if sent is not None:
                 recorder.answered(sent)
+
+        try:
+            recorder.writes.put(record).result(_RECORD_SECONDS)
         except StoreError as error:
             _log.warning("a window of session %r was not recorded: %s", left.session, error)
+        except TimeoutError:
+            _log.warning(
+                "a window of session %r was not recorded within %s seconds: the store is slow, or "
+                "does not answer",
+                left.session,
+                _RECORD_SECONDS,
+            )
+
+    def _put(
+        self,
+        conversation: str | None,
+        talk: Talk,
+        left: Left,
+        window: LazyFrontier | Frontier | None,
+    ) -> None:
+        self._table.put(conversation, self._past(talk)(left.count), left, window)
+
+    def _past(self, talk: Talk) -> Callable[[int], str]:
+        """Return how the conversation of a talk is found; where it is recorded, by all of it."""
+        return partial(quick_past, talk) if self.recorder is None else talk.pasts.__getitem__
 
     def _composer(self, model: str | None) -> Composer:
         """Return how windows for a model are made, without tools."""
@@ -171,11 +203,14 @@ class Fitter:
             return made
 
     def _before(
-        self, previous: Mapping[str, Any] | Frontier | None, key: str, talk: Talk
+        self,
+        previous: Mapping[str, Any] | Frontier | None,
+        conversation: str | None,
+        talk: Talk,
     ) -> tuple[Left | None, str | None]:
         """Return the frontier of the request before this one, or why it is not used."""
         if previous is None:
-            return self._table.find(key, talk), None
+            return self._table.take(conversation, self._past(talk), talk), None
         if isinstance(previous, Mapping) and not previous:
             return None, None
         left = read_previous(previous)
@@ -192,3 +227,5 @@ class Fitter:
 _log = logging.getLogger(__name__)
 # A Fitter remembers this many models.
 _MODELS = 64
+# How long a request waits for its record.
+_RECORD_SECONDS = 0.15

@@ -1,16 +1,17 @@
 """Frontiers: what a request leaves to the next request of its conversation, as small as possible.
 
-Owns its JSON, whether it belongs to a list of messages, and the table that finds it again where a
-hook has no state.
+Owns its JSON, whether it belongs to a list of messages, by which digest of its past a conversation
+is found again, and the table that finds it where a hook has no state.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from muntin.core.caching.frontier import Frontier, LazyFrontier
 from muntin.core.checks import check_size, shown
@@ -25,8 +26,15 @@ _VERSION = 1
 _FEW = 4
 # At most this many messages of a new list are recorded.
 _NEWEST = 1_000
-# How many openings the table knows, how many conversations of each, and how many windows.
-_OPENINGS, _EACH, _WINDOWS = 1_024, 16, 32
+# How many conversations and how many windows the table knows.
+_CONVERSATIONS, _WINDOWS = 4_096, 32
+# A conversation is looked for at so many of the newest places of a list, at which the request
+# before may have ended.
+_PLACES = 100
+
+
+# Returns the digest by which the beginning of a list is known that ends at a place.
+Pasts: TypeAlias = Callable[[int], str]
 
 
 class Talking(Protocol):
@@ -39,6 +47,10 @@ class Talking(Protocol):
     @property
     def first_digest(self) -> str:
         """The digest of the first message behind the opening."""
+
+    @property
+    def pasts(self) -> Sequence[str]:
+        """The digests of the beginnings of the past, from none of its messages to all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +136,22 @@ class Left:
         return 0 < self.count <= len(past) and _ending(past, self.count) == self.last
 
 
+def digests_of_beginnings(past: Sequence[Message]) -> list[str]:
+    """Return a digest of each beginning of a list, from none of its messages to all of them."""
+    hashing = blake2b(digest_size=8)
+    digests = [""]
+    for message in past:
+        hashing.update(digest(message).encode())
+        digests.append(hashing.hexdigest())
+    return digests
+
+
+def quick_past(talk: Talking, place: int) -> str:
+    """Return a digest of what stands before a place that reads few messages: the first and the last
+    few. It is enough where nothing is recorded."""
+    return f"{talk.first_digest}/{place}/{_ending(talk.past, place)}"
+
+
 def _ending(past: Sequence[Message], end: int) -> str:
     """Return one digest of the last few messages before a place: one alone may be in many lists."""
     last = [digest(past[place]) for place in range(max(0, end - _FEW), end)]
@@ -151,46 +179,60 @@ def read_previous(given: Mapping[str, Any] | Frontier) -> Left:
     return Left.from_dict(given)
 
 
-def first_new(told: Mapping[str, Any] | None, talk: Talking) -> int:
-    """Return the first new message of a list, by the frontier `told` of an earlier request.
+def first_new(left: Left | None, recorded: Sequence[str], talk: Talking) -> tuple[int, bool]:
+    """Return the first message of a list that is not recorded yet, and whether the list goes on
+    from the recorded one, or is a part of it.
 
-    In a list without a frontier the newest turns are new; in a list that does not go on from the
-    earlier request, the last turn is new.
+    `left` is the frontier of the recorded request; `recorded` are the digests of beginnings that
+    are recorded, the newest request's last. In a list without a frontier the newest turns are new;
+    in a list that does not go on from the recorded one, the last turn is new.
     """
-    past = talk.past
-    try:
-        left = Left.from_dict(told) if told else None
-    except InvalidInput:  # written by another version
-        left = None
-    if left is not None and left.goes_on(talk):
-        return left.count
+    past, pasts = talk.past, talk.pasts
+    known = {*recorded}
+    place = next((at for at in range(len(past), 0, -1) if pasts[at] in known), 0)
+    if place:
+        return place, place == len(past) or pasts[place] == recorded[-1]
+    if left is not None and left.goes_on(talk):  # written by 0.2, or its past was edited
+        return left.count, True
     if left is None and len(past) <= _NEWEST:
-        return 0
+        return 0, True
     places = range(len(past) - _NEWEST, len(past)) if left is None else reversed(range(len(past)))
-    return next((place for place in places if past[place].role == "user"), len(past))
+    first = next((at for at in places if past[at].role == "user"), len(past))
+    return first, left is None
 
 
 class Table:
-    """Finds a conversation again by its name, or by its opening and its messages.
+    """Finds a conversation again by its name, or by the messages of its last request.
 
-    It also holds the newest windows, so that reports can tell what a request shares with the one
-    before. The table is bounded, and lost with the process.
+    Each conversation is found once, until it is put back: two lists with the same beginning never
+    go on with one frontier, and a past that two conversations have is neither's. The table also
+    holds the newest windows, so that reports can tell what a request shares with the one before.
+    It is bounded, and lost with the process.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._rows: OrderedDict[str, list[Left]] = OrderedDict()
+        self._rows: OrderedDict[tuple[str, str], Left | None] = OrderedDict()
         self._windows: OrderedDict[Left, LazyFrontier] = OrderedDict()
 
-    def find(self, key: str, talk: Talking) -> Left | None:
-        """Return what the newest request of a conversation left."""
+    def take(self, name: str | None, pasts: Pasts, talk: Talking) -> Left | None:
+        """Return what the newest request of a conversation left, and forget it.
+
+        A conversation with a name is found by it even if its list was changed.
+        """
+        end = len(talk.past)
         with self._lock:
-            rows = list(self._rows.get(key, ()))
-        on = [each for each in rows if each.goes_on(talk)]
-        if on:
-            return max(on, key=lambda each: each.count)
-        moved = [each for each in rows if each.start is not None and each.start.digest]
-        return next((each for each in moved if each.why_not(talk) is None), None)
+            for place in range(end, max(0, end - _PLACES), -1):
+                key = (name or "", pasts(place))
+                if key in self._rows:
+                    left = self._rows[key]
+                    if left is not None:
+                        del self._rows[key]
+                    return left
+            left = None if name is None else self._rows.get((name, ""))
+        if left is None or not (left.goes_on(talk) or left.why_not(talk) is None):
+            return None
+        return left
 
     def known(self, left: Left | None) -> LazyFrontier | Frontier | None:
         """Return the window of a request, or its frontier if the window is no longer held."""
@@ -200,14 +242,17 @@ class Table:
             return self._windows.get(left) or left.frontier
 
     def put(
-        self, key: str, left: Left, before: Left | None, window: LazyFrontier | Frontier
+        self, name: str | None, past: str, left: Left, window: LazyFrontier | Frontier | None
     ) -> None:
-        """Store what a request left, in the place of what the request before it left."""
+        """Store what a request with this past left."""
         with self._lock:
-            rows = self._rows.setdefault(key, [])
-            self._rows.move_to_end(key)
-            rows[:] = [left, *(each for each in rows if each not in (before, left))][:_EACH]
-            while len(self._rows) > _OPENINGS:
+            key = (name or "", past)
+            found = self._rows.get(key, left)
+            self._rows[key] = left if found is not None and found.session == left.session else None
+            if name is not None:
+                self._rows[name, ""] = left
+                self._rows.move_to_end((name, ""))
+            while len(self._rows) > _CONVERSATIONS:
                 self._rows.popitem(last=False)
             if isinstance(window, LazyFrontier):
                 self._windows[left] = window

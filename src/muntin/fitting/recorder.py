@@ -11,42 +11,53 @@ import json
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from threading import Lock
 from typing import Any, TypeVar
 
 from muntin.core.checks import check_count, compact_json
 from muntin.core.message import Message
 from muntin.core.window import Window
-from muntin.errors import Overtaken
-from muntin.fitting.frontiers import Talking, first_new
+from muntin.errors import InvalidInput, Overtaken
+from muntin.fitting.frontiers import Left, Talking, first_new
+from muntin.fitting.work_queue import WorkQueue
 from muntin.timeline.items import Item, NoteKey, SideWrites
 from muntin.timeline.receipts import AGE, BYTES, Bounds, plan_of, report_of, size_of
 from muntin.timeline.session import Session
 from muntin.timeline.store import Store, as_store
 
 T = TypeVar("T")
-# The notes of a session: the frontier of its newest request, and the number of its writes with the
-# newest step of each of the newest turns: [7, {"3": 1}].
+# The notes of a session: the frontier of its newest request, and the state of its recorder.
 FRONTIER: NoteKey = ("recorder_frontier", "")
 STEPS: NoteKey = ("recorder_steps", "")
 # At most this many turns may wait for their answers at once.
 _TURNS = 16
+# So many digests of beginnings are kept: a list that comes late is known by them.
+_RECORDED = 64
 # How often other processes may come first before a record is given up; the seconds between tries,
 # at first and at most.
 _TRIES, _PAUSES = 100, (0.001, 0.1)
 # In the meta of an answer: the step of the turn that it answers.
 STEP = "step"
+# How many writes and how many reads may wait for the store.
+_WRITES, _READS = 256, 64
+# The text of a note `recorder_past` whose request has no answer yet is this and its owner.
+WAITING = "@"
+
+
+class Apart(Exception):
+    """A list does not go on from what a session has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A recorded request: its window, and the newest item of its session."""
+    """A recorded request: its window, the newest item of its session, and its past."""
 
     session: Session
     window: Window
     newest: Item
+    past: str = ""
 
 
 class Recorder:
@@ -66,8 +77,8 @@ class Recorder:
     ) -> None:
         self.store = as_store(store)
         self._bounds = Bounds(check_count(keep, "keep"), report_bytes, report_age)
-        # The store decides between processes; locks keep threads of this process apart.
-        self._locks = [Lock() for _ in range(64)]
+        # Callers that must not wait for the store have it written to and read from here.
+        self.writes, self.reads = WorkQueue(_WRITES), WorkQueue(_READS)
 
     def frontier(self, session: str) -> dict[str, Any] | None:
         """Return the frontier of the newest window of a session, or None."""
@@ -79,13 +90,19 @@ class Recorder:
 
         An answer that is recorded already is not new when a list repeats it.
         """
-        told = self.frontier(session)
-        new = list(talk.past[first_new(told, talk) :])
-        newest = self._newest(session) if told else None
+        state = _State.read(self.store.content(session, *STEPS))
+        return self._new_in(session, state, talk)[0]
+
+    def _new_in(self, session: str, state: _State, talk: Talking) -> tuple[list[Message], bool]:
+        """Return the new messages of a list, and whether it goes on from what the session has."""
+        left = _left(self.frontier(session))
+        first, goes_on = first_new(left, state.recorded, talk)
+        new = list(talk.past[first:])
+        newest = self._newest(session) if new and (left or state.recorded) else None
         if newest is not None and STEP in newest.meta:
             while new and new[0].role == "assistant":
                 new.pop(0)
-        return new
+        return new, goes_on
 
     def sent(
         self,
@@ -99,7 +116,10 @@ class Recorder:
 
         It is one transaction; otherwise the same messages could be appended twice.
         """
-        return self._sent(session, lambda: messages, window, frontier)
+        left = SideWrites(notes={FRONTIER: compact_json(dict(frontier or {}))})
+        return self._agreed(
+            session, lambda state: self._append(session, messages, window, state.beside(left))
+        )
 
     def sent_of(
         self,
@@ -107,35 +127,55 @@ class Recorder:
         talk: Talking,
         window: Window,
         frontier: Mapping[str, Any] | None = None,
+        *,
+        past: str = "",
+        owner: str = "",
+        alone: bool = False,
     ) -> Sent | None:
         """Do the same as `sent` with the messages of a list that the session does not have yet.
 
-        Processes that record the same list at once append each message once.
+        Processes that record the same list at once append each message once, and a list that comes
+        late adds nothing. `past` is the name by which the session is found from now on; `owner`
+        waits for the answer. With `alone`, a list that does not go on from what the session has is
+        refused (`Apart`).
         """
-        return self._sent(session, lambda: self.new_in(session, talk), window, frontier)
-
-    def _sent(
-        self,
-        session: str,
-        new: Callable[[], Sequence[Message]],
-        window: Window,
-        frontier: Mapping[str, Any] | None,
-    ) -> Sent | None:
-        counter = plan_of(window).declared.counter
-        held = Session(session, store=self.store, counter=counter, mend=False)
         left = compact_json(dict(frontier or {}))
 
-        def write(steps: _Steps) -> Sent | None:
-            beside = steps.beside(SideWrites(notes={FRONTIER: left}))
-            messages = new()
-            if messages:
-                return Sent(held, window, held.append(*messages, beside=beside)[-1])
-            newest = self._newest(session)
-            if newest is not None:
-                self.store.put(session, beside)
-            return None if newest is None else Sent(held, window, newest)
+        def write(state: _State) -> Sent | None:
+            messages, goes_on = self._new_in(session, state, talk)
+            if alone and not goes_on:
+                raise Apart(session)
+            if not messages and state.is_behind(talk.pasts):
+                return self._append(session, (), window, None)
+            notes: dict[NoteKey, str | None] = {FRONTIER: left}
+            if state.past:
+                notes["recorder_past", state.past] = None
+            if past:
+                notes["recorder_past", past] = f"{WAITING}{owner}"
+            newer = state.after(talk.pasts, past)
+            sent = self._append(session, messages, window, newer.beside(SideWrites(notes=notes)))
+            return None if sent is None else replace(sent, past=past)
 
         return self._agreed(session, write)
+
+    def _append(
+        self,
+        session: str,
+        messages: Sequence[Message],
+        window: Window,
+        beside: SideWrites | None,
+    ) -> Sent | None:
+        """Append messages, and write what belongs to them, in one transaction."""
+        counter = plan_of(window).declared.counter
+        held = Session(session, store=self.store, counter=counter, mend=False)
+        if messages:
+            return Sent(held, window, held.append(*messages, beside=beside)[-1])
+        newest = self._newest(session)
+        if newest is None:
+            return None
+        if beside is not None:
+            self.store.put(session, beside)
+        return Sent(held, window, newest)
 
     def answered(
         self,
@@ -143,20 +183,24 @@ class Recorder:
         reply: Message | None = None,
         *,
         meta: Mapping[str, Any] | None = None,
+        answer: str = "",
     ) -> None:
         """Store the report of a window, and the answer if it has come.
 
-        `meta` are facts about the answer. If the session has gone on already, the answer is not
-        appended: the list that went on has it, or its reader never saw it.
+        `meta` are facts about the answer, `answer` is its digest. If the session has gone on
+        already, the answer is not appended: the list that went on has it, or its reader never saw
+        it.
         """
         session, turn = sent.session, sent.newest.turn
 
-        def write(steps: _Steps) -> SideWrites:
-            step = steps.of.get(turn, 0) + 1
+        def write(state: _State) -> SideWrites:
+            step = state.of.get(turn, 0) + 1
             kept = report_of(sent.window, turn, step, self._bounds.keep)
-            beside = steps.beside(replace(kept, turn=turn), {turn: step})
-            newest = None if reply is None else self._newest(session.id)
-            if reply is not None and newest is not None and newest.position == sent.newest.position:
+            is_newest = self._is_newest(sent)
+            if is_newest and sent.past and sent.past == state.past:
+                kept = replace(kept, notes={("recorder_past", sent.past): answer})
+            beside = state.beside(replace(kept, turn=turn), {turn: step})
+            if reply is not None and is_newest:
                 known = {**(meta or {}), STEP: step}
                 draft = session.draft(reply, turn=turn, meta=known, ends="completed")
                 self.store.append(session.id, [draft], beside=beside)
@@ -167,6 +211,16 @@ class Recorder:
         kept = self._agreed(session.id, write)
         step = 0 if kept.record is None else kept.record.step
         self._bounds.keep_to(session, turn, step, size_of(kept))
+
+    def refused(self, sent: Sent) -> None:
+        """Note that a request gets no answer: the same list may come again."""
+
+        def write(state: _State) -> None:
+            if sent.past and sent.past == state.past and self._is_newest(sent):
+                free = SideWrites(notes={("recorder_past", sent.past): ""})
+                self.store.put(sent.session.id, state.beside(free))
+
+        self._agreed(sent.session.id, write)
 
     def record(
         self,
@@ -188,47 +242,76 @@ class Recorder:
         if sent is not None:
             self.answered(sent, reply)
 
-    def _agreed(self, session: str, write: Callable[[_Steps], T]) -> T:
-        """Read the state and write; try again if another process has written in between."""
-        with self._locks[hash(session) % len(self._locks)]:
-            for attempt in range(_TRIES):
-                # Read first, so that a later write of another process is noticed.
-                steps = _Steps.read(self.store.content(session, *STEPS))
-                try:
-                    return write(steps)
-                except Overtaken as error:
-                    overtaken = error
-                    time.sleep(random.uniform(0.5, 1) * min(_PAUSES[1], _PAUSES[0] * 2**attempt))
+    def _agreed(self, session: str, write: Callable[[_State], T]) -> T:
+        """Read the state and write; try again if another writer came in between."""
+        for attempt in range(_TRIES):
+            # Read first, so that a later write is noticed.
+            state = _State.read(self.store.content(session, *STEPS))
+            try:
+                return write(state)
+            except Overtaken as error:
+                overtaken = error
+                time.sleep(random.uniform(0.5, 1) * min(_PAUSES[1], _PAUSES[0] * 2**attempt))
         raise overtaken
 
     def _newest(self, session: str) -> Item | None:
         found = self.store.read(session, newest=1)
         return found[-1] if found else None
 
+    def _is_newest(self, sent: Sent) -> bool:
+        newest = self._newest(sent.session.id)
+        return newest is not None and newest.position == sent.newest.position
+
 
 @dataclass(frozen=True, slots=True)
-class _Steps:
-    """How often a session was written to, and the newest step of its newest turns."""
+class _State:
+    """What a recorder knows of a session: how often it was written to, the newest step of its
+    newest turns, the digests of recorded beginnings (the newest request's last), and the name by
+    which it is found. `text` is the note as it was read: `[7, {"3": 1}, ["…"], "…"]`."""
 
     text: str | None
-    count: int
-    of: Mapping[int, int]
+    count: int = 0
+    of: Mapping[int, int] = field(default_factory=dict)
+    recorded: Sequence[str] = ()
+    past: str = ""
 
     @classmethod
-    def read(cls, text: str | None) -> _Steps:
-        told = _json(text)
-        if not isinstance(told, list) or len(told) != 2:
-            return cls(text, 0, {})
-        count, steps = told
-        if not isinstance(steps, dict):  # written by an older version: a turn, and its step
-            return cls(text, 0, {count: steps})
-        return cls(text, count, {int(turn): step for turn, step in steps.items()})
+    def read(cls, text: str | None) -> _State:
+        match _json(text):
+            case [int(count), dict(steps), list(recorded), str(past)]:
+                return cls(text, count, _steps(steps), recorded, past)
+            case [int(count), dict(steps)]:  # written by 0.2
+                return cls(text, count, _steps(steps))
+            case [int(turn), int(step)]:  # and before
+                return cls(text, 0, {turn: step})
+        return cls(text)
+
+    def is_behind(self, pasts: Sequence[str]) -> bool:
+        """Say whether the newest request has all of a list, and more."""
+        return pasts[-1] in self.recorded[:-1]
+
+    def after(self, pasts: Sequence[str], past: str) -> _State:
+        """Return the state after a request with these beginnings."""
+        newest = pasts[1:][-_RECORDED:]
+        others = [digest for digest in self.recorded if digest not in newest]
+        return replace(self, recorded=[*others, *newest][-_RECORDED:], past=past)
 
     def beside(self, beside: SideWrites, new: Mapping[int, int] | None = None) -> SideWrites:
         """Return the data to store with one more write; refused if another write came between."""
         steps = sorted({**self.of, **(new or {})}.items())[-_TURNS:]
-        text = compact_json([self.count + 1, {str(turn): step for turn, step in steps}])
+        values = (self.count + 1, {str(turn): step for turn, step in steps})
+        text = compact_json([*values, list(self.recorded), self.past])
         return replace(beside, notes={**beside.notes, STEPS: text}, seen={STEPS: self.text})
+
+
+def _steps(steps: Mapping[str, int]) -> dict[int, int]:
+    return {int(turn): step for turn, step in steps.items()}
+
+
+def _left(frontier: Mapping[str, Any] | None) -> Left | None:
+    with suppress(InvalidInput):  # of another version, or not made here
+        return Left.from_dict(frontier) if frontier else None
+    return None
 
 
 def _json(text: str | None) -> Any:

@@ -6,6 +6,7 @@ Owns which messages of a framework's list are the opening, the history, the ques
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from muntin.core.checks import compact_json
@@ -14,7 +15,7 @@ from muntin.core.digests import digest
 from muntin.core.message import Message, Role, counted
 from muntin.core.parts import Other
 from muntin.core.planning.memory import Start
-from muntin.fitting.frontiers import Left
+from muntin.fitting.frontiers import Left, digests_of_beginnings
 from muntin.wire.pieces import Piece, Pieces
 
 
@@ -69,6 +70,11 @@ class Talk(Sequence[Message]):
     def first_digest(self) -> str:
         """The digest of the first message behind the opening; it identifies the conversation."""
         return digest(self[self.opening]) if self.opening < len(self) else ""
+
+    @cached_property
+    def pasts(self) -> Sequence[str]:
+        """The digests of the beginnings of the past, from none of its messages to all."""
+        return digests_of_beginnings(self.past)
 
     def part(self, first: int, end: int) -> Sequence[Message]:
         """Return the messages from `first` to `end`."""

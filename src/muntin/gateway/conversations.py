@@ -1,7 +1,8 @@
 """Which conversation a request belongs to, and the frontier of the request before it.
 
-Owns the names of sessions, salted with the API key so that two clients never meet, and the lookup
-of frontiers in the store, which gateways of many processes share.
+Owns the names of sessions, into which the caller's key goes so that two callers never meet, and
+that a conversation has one request at a time. What is not stored yet is held here; what is stored
+is looked up, because gateways of other processes go on with it.
 """
 
 from __future__ import annotations
@@ -9,46 +10,71 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
 from threading import Lock
 from typing import Any
+from urllib.parse import parse_qsl
+from uuid import uuid4
 
 from muntin.core.checks import digest, replace_surrogates
-from muntin.core.digests import digest as message_digest
+from muntin.core.message import Message
 from muntin.errors import InvalidInput
 from muntin.fitting import Recorder
 from muntin.fitting.frontiers import Left
+from muntin.fitting.recorder import WAITING
 from muntin.fitting.talk import Talk
+from muntin.timeline.owner import done, is_gone, new_owner
 
 # The header in which clients name the conversation of a request.
 HEADER = "x-muntin-session"
 _METADATA = ("session_id", "conversation_id", "thread_id")
-_KEYS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
-# How many conversations with the same opening are told apart; how many are held in memory.
-_EACH, _HELD = 8, 4_096
-# For how many seconds a store that failed is not asked.
-_PAUSE = 5.0
+# Headers and arguments of an address that hold a caller's key.
+_KEYS = frozenset(
+    {"authorization", "x-api-key", "api-key", "apikey", "key", "x-goog-api-key", "token"}
+    | {"ocp-apim-subscription-key", "subscription-key", "x-auth-token", "auth-token"}
+    | {"x-access-token", "access-token"}
+)
+# How many conversations are held in memory.
+_HELD = 4_096
+# A request ended where an answer begins; so many of the newest answers are tried.
+_ANSWERS = 8
+# For how many seconds the store is waited for, and is not asked after it failed.
+_WAIT, _PAUSE = 0.08, 5.0
+# The answer to a request that was refused, and one that was not read: unlike all digests.
+REFUSED, UNREAD = "", "?"
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Conversation:
-    """The session of a request, and the frontier of the request before."""
+    """A conversation while one of its requests is on its way, and until that is stored.
+
+    `past` is the name by which the next request finds it, empty if the client names it. `frontier`
+    is what the newest request left. `answer` returns the digest of the answer; None while it is
+    awaited. `before` is what was held before the request.
+    """
 
     session: str
-    previous: Mapping[str, Any]
+    past: str = ""
+    frontier: Mapping[str, Any] = field(default_factory=dict)
+    answer: Callable[[], str] | None = None
+    before: Conversation | None = None
 
 
 class Conversations:
-    """Finds conversations in a store, and holds frontiers that are not stored yet."""
+    """Finds conversations in a store, and holds those that are not stored yet."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._held: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
+        self._held: OrderedDict[str, Conversation] = OrderedDict()
+        self._pasts: dict[str, set[str]] = {}
         self._lock = Lock()
         self._until = 0.0
+        self.owner = new_owner()
 
     @property
     def away(self) -> bool:
@@ -59,80 +85,186 @@ class Conversations:
         """Do not ask the store for some time; an error of the value alone does not count."""
         if not isinstance(error, InvalidInput):
             self._until = time.monotonic() + _PAUSE
-        _log.warning("something could not be recorded: %s", type(error).__name__)
+        _log.warning("something could not be recorded: %s", error)
 
-    def find(
-        self, talk: Talk, user: str | None, headers: Mapping[str, str], body: Mapping[str, Any]
-    ) -> Conversation:
-        """Return the conversation of a request; a new one if it is not known.
+    def claim(self, talk: Talk, user: str | None, caller: str, name: str | None) -> Conversation:
+        """Return the conversation of a request, which no other request finds until it is answered.
 
-        `user` is the user that the request names.
+        `user` is the user that the request names, `name` the client's name of the conversation.
         """
-        salt = next((headers[key] for key in _KEYS if key in headers), "")
-        name = _name(headers, body)
         if name is not None:
-            session = f"gateway/{name[:80]}/{_digest(salt, name)[:8]}"
-            frontier, left = self._left(session)
-            return Conversation(session, frontier if left is not None else {})
-        opening = _digest(salt, user or "", talk.first_digest)
-        moved: Conversation | None = None
-        for number in range(1, _EACH + 1):
-            session = f"gateway/{opening}" + (f"-{number}" if number > 1 else "")
-            frontier, left = self._left(session)
-            if left is None:
-                return moved or Conversation(session, {})
-            if left.goes_on(talk):
-                return Conversation(session, frontier)
-            if moved is None and left.start is not None and left.start.digest is not None:
-                moved = Conversation(session, frontier) if left.why_not(talk) is None else None
-        past = talk.past
-        last = message_digest(past[len(past) - 1]) if past else ""
-        return moved or Conversation(f"gateway/{opening}-{last}", {})
-
-    def hold(self, session: str, frontier: Mapping[str, Any]) -> None:
-        """Hold the frontier of a request until it is stored."""
+            return self._named(f"gateway/{name[:80]}/{_digest(caller, name)[:8]}")
+        begin, pasts = _digest(caller, user or ""), talk.pasts
+        newest = _digest(begin, pasts[-1])
+        for place in _ends(talk.past):
+            past = _digest(begin, pasts[place])
+            answer = answer_digest(_answer(talk.past, place))
+            stored = self._ask(partial(self._stored, past, answer)) or {}
+            with self._lock:
+                found = self._choose(past, answer, stored, place == len(talk.past))
+                if found is not None:
+                    return self._take(found, newest)
         with self._lock:
-            self._held[session] = frontier
-            self._held.move_to_end(session)
-            while len(self._held) > _HELD:
-                self._held.popitem(last=False)
+            opening = _digest(caller, user or "", talk.first_digest)
+            return self._take(Conversation(f"gateway/{opening}-{uuid4().hex[:8]}"), newest)
 
-    def let_go(self, session: str, frontier: Mapping[str, Any]) -> None:
-        """Drop a held frontier that is stored now."""
-        with self._lock:
-            if self._held.get(session) is frontier:
-                del self._held[session]
-
-    def _left(self, session: str) -> tuple[Mapping[str, Any], Left | None]:
-        """Return the frontier of the newest request of a session, of this or another process: as it
-        is stored, and as it was read; None if it cannot be read."""
+    def _named(self, session: str) -> Conversation:
+        stored = self._ask(lambda: self._recorder.frontier(session))
         with self._lock:
             held = self._held.get(session)
-        stored: Mapping[str, Any] | None = None
-        if not self.away:
-            try:
-                stored = self._recorder.frontier(session)
-            except Exception as error:  # use what this process holds
-                self.stay_away(error)
-        there, here = _read(stored), _read(held)
-        if here is None or (there is not None and there.count > here.count):
-            return stored or {}, there
-        return held or {}, here
+            there, here = _read(stored), _read(held.frontier if held else None)
+            if held is None or here is None or (there is not None and there.count > here.count):
+                frontier = stored if there is not None else None
+                held = Conversation(session, frontier=frontier or {})
+            return self._take(held, "")
+
+    def _stored(self, past: str, answer: str) -> dict[str, tuple[str, Mapping[str, Any]]]:
+        """Return the stored conversations at a past: their answers and frontiers."""
+        store = self._recorder.store
+        rows = store.sessions_at(past)
+        if len(rows) > 1:
+            rows = store.sessions_at(past, answer) or rows
+        return {name: (text, self._recorder.frontier(name) or {}) for name, text in rows}
+
+    def _choose(
+        self,
+        past: str,
+        answer: str,
+        stored: Mapping[str, tuple[str, Mapping[str, Any]]],
+        is_again: bool,
+    ) -> Conversation | None:
+        """Return the conversation at a past that goes on; None if there are several, or none.
+
+        A list that comes again belongs to a request that was refused, or whose gateway is gone.
+        """
+        at = {}
+        for session in self._pasts.get(past, ()):
+            held = self._held[session]
+            at[session] = held, None if held.answer is None else held.answer()
+        for session, (text, frontier) in stored.items():
+            if session not in self._held:
+                is_waiting = text.startswith(WAITING)
+                if is_waiting and is_again and self._is_gone(text[len(WAITING) :]):
+                    text = REFUSED
+                left = Conversation(session, past, frontier)
+                at[session] = left, None if text.startswith(WAITING) else text
+        if is_again:
+            at = {session: each for session, each in at.items() if each[1] == REFUSED}
+        same = [each for each, text in at.values() if text == answer]
+        every = [each for each, _ in at.values()]
+        return next((found[0] for found in (every, same) if len(found) == 1), None)
+
+    def _is_gone(self, owner: str) -> bool:
+        return owner != self.owner and is_gone(owner, None, datetime.now(UTC))
+
+    def _take(self, before: Conversation, past: str) -> Conversation:
+        taken = Conversation(before.session, past, before.frontier)
+        taken.before = self._held.get(before.session)
+        if taken.before is not None:
+            taken.before.before = None
+        self._hold(taken)
+        return taken
+
+    def _hold(self, conversation: Conversation) -> None:
+        self._drop(self._held.pop(conversation.session, None))
+        self._held[conversation.session] = conversation
+        if conversation.past:
+            self._pasts.setdefault(conversation.past, set()).add(conversation.session)
+        while len(self._held) > _HELD:
+            self._drop(self._held.popitem(last=False)[1])
+
+    def _drop(self, conversation: Conversation | None) -> None:
+        if conversation is not None and conversation.past:
+            sessions = self._pasts[conversation.past]
+            sessions.discard(conversation.session)
+            if not sessions:
+                del self._pasts[conversation.past]
+
+    def give_back(self, conversation: Conversation) -> None:
+        """Let the next request find a conversation whose request was not sent."""
+        self.let_go(conversation)
+        with self._lock:
+            if conversation.before is not None and conversation.session not in self._held:
+                self._hold(conversation.before)
+
+    def let_go(self, conversation: Conversation) -> None:
+        """Hold a conversation no longer: it is stored."""
+        with self._lock:
+            if self._held.get(conversation.session) is conversation:
+                self._drop(self._held.pop(conversation.session))
+
+    def move(self, conversation: Conversation) -> None:
+        """Give a conversation a session of its own: another one was first with its session."""
+        with self._lock:
+            is_held = self._held.get(conversation.session) is conversation
+            if is_held:
+                self._drop(self._held.pop(conversation.session))
+            conversation.session = f"{conversation.session.rpartition('-')[0]}-{uuid4().hex[:8]}"
+            if is_held:
+                self._hold(conversation)
+
+    def close(self) -> None:
+        """Wait for no answers any more: another gateway may go on with their requests."""
+        done(self.owner)
+
+    def _ask(self, read: Callable[[], Any]) -> Any:
+        """Read from the store, which is not waited for long; None if it does not answer."""
+        if self.away:
+            return None
+        try:
+            return self._recorder.reads.ask(read, _WAIT)
+        except Exception as error:  # this process holds what it needs
+            self.stay_away(error)
+            return None
 
 
-def _read(frontier: Mapping[str, Any] | None) -> Left | None:
-    with suppress(InvalidInput):  # written by another version: begin anew
-        return Left.from_dict(frontier) if frontier else None
-    return None
+def caller_of(headers: Iterable[tuple[str, str]], query: str) -> str:
+    """Return what tells callers apart: their keys in headers and address, or else their cookies."""
+    headers = list(headers)
+    pairs = [*headers, *parse_qsl(query, keep_blank_values=True, errors="replace")]
+    keys = [value for name, value in pairs if name.lower().replace("_", "-") in _KEYS]
+    return "\n".join(keys or [value for name, value in headers if name == "cookie"])
 
 
-def _name(headers: Mapping[str, str], body: Mapping[str, Any]) -> str | None:
+def name_of(headers: Mapping[str, str], body: Mapping[str, Any]) -> str | None:
     """Return the client's name of the conversation, if there is one."""
     metadata = body.get("metadata")
     names = [metadata.get(key) for key in _METADATA] if isinstance(metadata, Mapping) else []
     for name in (headers.get(HEADER), *names):
         if isinstance(name, str) and name.strip():
             return replace_surrogates(name.strip().replace("\x00", ""))
+    return None
+
+
+def answer_digest(messages: Sequence[Message]) -> str:
+    """Return a digest of an answer, as it came or as a client sends it back."""
+    texts = [message.text.strip() for message in messages]
+    calls = [f"{call.id} {call.name}" for message in messages for call in message.tool_calls]
+    return _digest("\n".join(filter(None, texts)), *calls)
+
+
+def _ends(past: Sequence[Message]) -> list[int]:
+    """Return where requests may have ended: at the end, and where the newest answers begin."""
+    ends = [len(past)] if past else []
+    for place in range(len(past) - 1, 0, -1):
+        if past[place].role == "assistant" and past[place - 1].role != "assistant":
+            ends.append(place)
+            if len(ends) > _ANSWERS:
+                break
+    return ends
+
+
+def _answer(past: Sequence[Message], place: int) -> list[Message]:
+    """Return the messages of the answer that begins at a place."""
+    end = place
+    while end < len(past) and past[end].role == "assistant":
+        end += 1
+    return [past[at] for at in range(place, end)]
+
+
+def _read(frontier: Mapping[str, Any] | None) -> Left | None:
+    with suppress(InvalidInput):  # written by another version: begin anew
+        return Left.from_dict(frontier) if frontier else None
     return None
 
 

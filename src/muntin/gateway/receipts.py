@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from muntin.fitting import Fitted, Piece, Pieces
@@ -13,12 +13,12 @@ HEADER = "x-muntin-receipt"
 _LONGEST = 2_000
 
 
-def receipt_of(fitted: Fitted, pieces: Sequence[Piece], session: str, changed: bool) -> str:
-    """Return the receipt of a request, as JSON of one line.
+def receipt_of(fitted: Fitted, pieces: Sequence[Piece], changed: bool) -> dict[str, Any]:
+    """Return the receipt of a request, without its session.
 
     Messages are named by their places in the client's request.
     """
-    receipt: dict[str, Any] = {"session": session, "tokens": fitted.window.tokens}
+    receipt: dict[str, Any] = {"tokens": fitted.window.tokens}
     if changed:
         placed = [message for message in fitted.placed if message.ref is not None]
         refs = places([message.ref for message in placed])
@@ -34,12 +34,12 @@ def receipt_of(fitted: Fitted, pieces: Sequence[Piece], session: str, changed: b
         receipt["unread"] = list(fitted.unread)
     if fitted.fresh is not None:
         receipt["fresh"] = fitted.fresh
-    return _written(receipt)
+    return receipt
 
 
-def passed(why: str) -> str:
+def passed(why: str) -> dict[str, Any]:
     """Return the receipt of a request that is passed on unchanged."""
-    return _written({"passed": why})
+    return {"passed": why}
 
 
 def places(refs: Iterable[Any]) -> list[int]:
@@ -58,8 +58,8 @@ def ranges(places: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
 
 
-def _written(receipt: dict[str, Any]) -> str:
-    """Return JSON that fits a header; values that are too long are cut."""
+def written(receipt: Mapping[str, Any]) -> str:
+    """Return a receipt as JSON of one line that fits a header; values that are too long are cut."""
     text = json.dumps(receipt, separators=(",", ":"))
     for key in ("unread", "fresh", "passed", "left_out", "shortened", "session"):
         if len(text) > _LONGEST and key in receipt:

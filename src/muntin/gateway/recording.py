@@ -1,20 +1,29 @@
-"""Recording requests and answers while they pass: the store never delays an answer.
+"""Recording requests and answers while they pass: the store never delays an answer for long.
 
-Owns the order: for each session, one record is written after the other, in the order of passing.
+Owns that what is recorded is recorded in the order of passing, by one thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import asdict
+from functools import cache, partial
 from typing import Any
 
 from muntin.fitting import Fitted, Recorder, Sent
+from muntin.fitting.recorder import Apart
 from muntin.fitting.talk import Talk
-from muntin.gateway.conversations import Conversations
+from muntin.gateway.conversations import (
+    REFUSED,
+    UNREAD,
+    Conversation,
+    Conversations,
+    answer_digest,
+)
+from muntin.gateway.replies import Reading
 from muntin.providers.model import Reply
-from muntin.threads import in_thread
 
 # A request is recorded when its answer has passed, or when the answer has not come for this many
 # seconds: recording takes time from passing the request on.
@@ -24,12 +33,20 @@ _SILENT = 0.01
 _PATIENCE = 0.1
 
 
-@dataclass(frozen=True, slots=True)
 class Recorded:
-    """A request that is being recorded; setting `now` begins the recording."""
+    """A request that is recorded when `begin` is called, at the latest when it was silent."""
 
-    task: asyncio.Task[Sent | None]
-    now: asyncio.Event
+    def __init__(self, begin: Callable[[], Future[Any] | None]) -> None:
+        self._begin = begin
+        self.has_begun = False
+        self.future: Future[Any] | None = None
+        asyncio.get_running_loop().call_later(_SILENT, self.begin)
+
+    def begin(self) -> None:
+        """Have the request recorded."""
+        if not self.has_begun:
+            self.has_begun = True
+            self.future = self._begin()
 
 
 class Recording:
@@ -38,88 +55,108 @@ class Recording:
     def __init__(self, recorder: Recorder, conversations: Conversations) -> None:
         self._recorder = recorder
         self._conversations = conversations
-        # All tasks, and the newest of each session.
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._newest: dict[str, asyncio.Task[Any]] = {}
+        self._newest: Future[Any] | None = None
 
-    def sent(self, session: str, talk: Talk, fitted: Fitted) -> Recorded | None:
+    @property
+    def is_slow(self) -> bool:
+        """Whether the store is away, or has been writing for long."""
+        return self._conversations.away or self._recorder.writes.is_stuck(_PATIENCE)
+
+    def sent(self, conversation: Conversation, talk: Talk, fitted: Fitted) -> Recorded | None:
         """Have a request recorded that is on its way; None while the store is away."""
-        self._conversations.hold(session, fitted.frontier)
         if self._conversations.away:
             return None
+        past, owner = conversation.past, self._conversations.owner
 
         def record() -> Sent | None:
-            sent = self._recorder.sent_of(session, talk, fitted.window, fitted.frontier)
-            self._conversations.let_go(session, fitted.frontier)
-            return sent
+            send = partial(
+                self._recorder.sent_of,
+                talk=talk,
+                window=fitted.window,
+                frontier=fitted.frontier,
+                past=past,
+                owner=owner,
+                alone=bool(past),
+            )
+            try:
+                return send(conversation.session)
+            except Apart:
+                self._conversations.move(conversation)
+                return send(conversation.session)
 
-        now = asyncio.Event()
-        asyncio.get_running_loop().call_later(_SILENT, now.set)
+        return Recorded(lambda: self._put(record))
 
-        async def work() -> Sent | None:
-            await now.wait()
-            sent: Sent | None = await self._stored(record)
-            return sent
+    def answered(
+        self,
+        conversation: Conversation,
+        recorded: Recorded | None,
+        reading: Reading | None,
+        *,
+        refused: bool,
+    ) -> None:
+        """Have the answer to a request recorded, if it came and can be read, and the request's
+        report; of a request that was refused only that it was."""
+        read = _no_reply if reading is None else cache(reading.reply)
 
-        return Recorded(self._behind(session, work), now)
+        def answer() -> str:
+            if reading is None:
+                return REFUSED
+            reply = read()
+            return UNREAD if reply is None else answer_digest([reply.message])
 
-    def answered(self, session: str, recorded: Recorded, read: Callable[[], Reply | None]) -> None:
-        """Have the answer to a request recorded, if it can be read, and the request's report."""
-        recorded.now.set()
+        conversation.answer = answer
+        if recorded is not None:
+            recorded.begin()
+        request = None if recorded is None else recorded.future
+        if request is None:
+            return
 
-        async def work() -> None:
-            sent = await recorded.task
+        def record() -> None:
+            sent = request.result()
             if sent is None:
                 return
+            reply = read()
+            if refused:
+                self._recorder.refused(sent)
+            elif reply is None:
+                self._recorder.answered(sent, answer=answer())
+            else:
+                meta = {"usage": asdict(reply.usage), "finish_reason": reply.finish_reason}
+                self._recorder.answered(sent, reply.message, meta=meta, answer=answer())
+            self._conversations.let_go(conversation)
 
-            def record() -> None:
-                reply = read()
-                if reply is None:
-                    self._recorder.answered(sent)
-                else:
-                    meta = {"usage": asdict(reply.usage), "finish_reason": reply.finish_reason}
-                    self._recorder.answered(sent, reply.message, meta=meta)
-
-            await self._stored(record)
-
-        self._behind(session, work)
+        self._put(record)
 
     async def stored(self, recorded: Recorded | None) -> None:
         """Wait until a request is stored, but not for long."""
         if recorded is not None:
-            recorded.now.set()
-            await asyncio.wait({recorded.task}, timeout=_PATIENCE)
+            recorded.begin()
+            if recorded.future is not None and not self.is_slow:
+                await asyncio.wait({asyncio.wrap_future(recorded.future)}, timeout=_PATIENCE)
 
     async def close(self) -> None:
         """Wait until everything is stored."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        while self._newest is not None and not self._newest.done():
+            await asyncio.wait({asyncio.wrap_future(self._newest)})
 
-    async def _stored(self, record: Callable[[], Any]) -> Any:
+    def _put(self, record: Callable[[], Any]) -> Future[Any] | None:
+        """Have something stored after all that came before it; None if too much waits."""
+
+        def work() -> Any:
+            try:
+                return record()
+            except Exception as error:  # a store that fails costs the record, never the request
+                self._conversations.stay_away(error)
+                return None
+
         try:
-            return await in_thread(record)
-        except Exception as error:  # a store that fails costs the record, never the request
+            self._newest = self._recorder.writes.put(work)
+        except Exception as error:
             self._conversations.stay_away(error)
             return None
+        return self._newest
 
-    def _behind(
-        self, session: str, work: Callable[[], Coroutine[Any, Any, Any]]
-    ) -> asyncio.Task[Any]:
-        """Do `work` after the earlier work for a session, even if no task waits for it."""
-        before = self._newest.get(session)
 
-        async def next_one() -> Any:
-            if before is not None:
-                await asyncio.wait({before})
-            return await work()
-
-        task = asyncio.create_task(next_one())
-        self._newest[session] = task
-        self._tasks.add(task)
-        task.add_done_callback(lambda done: self._done(session, done))
-        return task
-
-    def _done(self, session: str, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if self._newest.get(session) is task:
-            del self._newest[session]
+def _no_reply() -> Reply | None:
+    """Return None: there is no answer that is whole."""
+    return None

@@ -26,8 +26,8 @@ from muntin.errors import BudgetExceeded, InvalidInput, MuntinError, needing
 from muntin.fitting import Fitted, Fitter, Recorder
 from muntin.fitting.requests import Form, fit_request, form_of
 from muntin.fitting.talk import Talk
-from muntin.gateway.conversations import Conversations
-from muntin.gateway.receipts import HEADER, passed, receipt_of
+from muntin.gateway.conversations import Conversation, Conversations, caller_of, name_of
+from muntin.gateway.receipts import HEADER, passed, receipt_of, written
 from muntin.gateway.recording import Recording
 from muntin.gateway.replies import Reading
 from muntin.inspector.server import bind, is_loopback, quiet_server
@@ -62,7 +62,7 @@ def check_installed() -> None:
 class _Fit:
     """The facts to record about a request that fits."""
 
-    session: str
+    conversation: Conversation
     talk: Talk
     fitted: Fitted
 
@@ -72,7 +72,7 @@ class _Ready:
     """A request to pass on: its bytes, its receipt, and the facts to record."""
 
     body: bytes
-    receipt: str | None = None
+    receipt: Mapping[str, Any] | None = None
     fit: _Fit | None = None
 
 
@@ -140,6 +140,7 @@ class Gateway:
     async def close(self) -> None:
         """Write the records that are not stored yet, and close the connections."""
         await self._recording.close()
+        self._conversations.close()
         await self.upstream.close()
 
     async def _inspect(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -210,15 +211,19 @@ class Gateway:
         """Send a request on, and its answer back."""
         from muntin.gateway.upstream import Away, pass_back
 
+        preparing = asyncio.ensure_future(self._ready(form, scope, body))
         try:
-            ready = await self._ready(form, scope, body)
+            ready = await asyncio.shield(preparing)
+        except asyncio.CancelledError:  # the client has left
+            preparing.add_done_callback(self._give_back)
+            raise
         except BudgetExceeded as error:
             await _tell(send, 400, f"{error}", form)
             return
         fit = ready.fit
         recorded = None
         if fit is not None:
-            recorded = self._recording.sent(fit.session, fit.talk, fit.fitted)
+            recorded = self._recording.sent(fit.conversation, fit.talk, fit.fitted)
         reading: Reading | None = None
         whole = refused = False
         try:
@@ -229,9 +234,7 @@ class Gateway:
                 refused = not response.is_success
                 streamed = "event-stream" in response.headers.get("content-type", "")
                 reading = Reading("" if form is None or fit is None else form.name, streamed)
-                receipt: list[Header] = []
-                if ready.receipt is not None:
-                    receipt = [(HEADER.encode(), ready.receipt.encode())]
+                receipt = [] if ready.receipt is None else [self._receipt(ready.receipt, fit)]
                 ended = partial(self._recording.stored, recorded)
                 whole = await pass_back(response, send, receipt, reading.feed, ended)
             finally:
@@ -240,20 +243,36 @@ class Gateway:
             refused = True
             await _tell(send, 504 if away.late else 502, str(away), form)
         finally:  # also if the client has left
-            if fit is not None and recorded is not None and not refused:
-                read = reading.reply if reading is not None and whole else _no_reply
-                self._recording.answered(fit.session, recorded, read)
+            if fit is not None:
+                read = reading if whole and not refused else None
+                self._recording.answered(fit.conversation, recorded, read, refused=refused)
+
+    def _receipt(self, receipt: Mapping[str, Any], fit: _Fit | None) -> Header:
+        if fit is not None:
+            receipt = {"session": fit.conversation.session, **receipt}
+            if self._recording.is_slow:
+                receipt["recorded"] = False
+        return HEADER.encode(), written(receipt).encode()
+
+    def _give_back(self, preparing: asyncio.Future[_Ready]) -> None:
+        """Forget a request whose client left before it was sent."""
+        if not preparing.cancelled() and preparing.exception() is None:
+            fit = preparing.result().fit
+            if fit is not None:
+                self._conversations.give_back(fit.conversation)
 
     async def _ready(self, form: Form | None, scope: Scope, body: bytes) -> _Ready:
         """Return a request that fits; a request that cannot be read is passed on unchanged."""
         if form is None:
             return _Ready(body)
-        headers = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
-        }
-        return await in_thread(lambda: self._fitted(form, headers, body))
+        headers = [
+            (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
+        ]
+        caller = caller_of(headers, scope.get("query_string", b"").decode("latin-1"))
+        return await in_thread(lambda: self._fitted(form, dict(headers), caller, body))
 
-    def _fitted(self, form: Form, headers: Mapping[str, str], body: bytes) -> _Ready:
+    def _fitted(self, form: Form, headers: Mapping[str, str], caller: str, body: bytes) -> _Ready:
+        conversation: Conversation | None = None
         try:
             data = json.loads(body)
             if not isinstance(data, dict):
@@ -262,20 +281,24 @@ class Gateway:
             if request.passes is not None:
                 return _Ready(body, passed(request.passes))
             talk = Talk(request.pieces, counter_for(None, None))
-            conversation = self._conversations.find(talk, request.user, headers, data)
+            name = name_of(headers, data)
+            conversation = self._conversations.claim(talk, request.user, caller, name)
             outcome = fit_request(
-                self._fitter, form, data, request=request, previous=conversation.previous
+                self._fitter, form, data, request=request, previous=conversation.frontier
             )
-        except BudgetExceeded:
-            raise
+            fitted = outcome.fitted
+            assert fitted is not None  # a request that passes has returned above
+            changed = outcome.body is not data
+            receipt = receipt_of(fitted, request.pieces, changed)
+            ready = _bytes(outcome.body) if changed else body
         except Exception as error:  # the provider will say what is wrong with it
+            if conversation is not None:
+                self._conversations.give_back(conversation)
+            if isinstance(error, BudgetExceeded):
+                raise
             return _Ready(body, passed(f"it cannot be read: {_reason(error)}"))
-        fitted = outcome.fitted
-        assert fitted is not None  # a request that passes has returned above
-        changed = outcome.body is not data
-        receipt = receipt_of(fitted, request.pieces, conversation.session, changed)
-        ready = _bytes(outcome.body) if changed else body
-        return _Ready(ready, receipt, _Fit(conversation.session, talk, fitted))
+        conversation.frontier = fitted.frontier
+        return _Ready(ready, receipt, _Fit(conversation, talk, fitted))
 
 
 def _bytes(body: Mapping[str, Any]) -> bytes:
@@ -310,10 +333,6 @@ def _target(scope: Scope) -> bytes:
     path: bytes = scope.get("raw_path") or scope["path"].encode()
     query: bytes = scope.get("query_string", b"")
     return path.partition(b"?")[0] + (b"?" + query if query else b"")
-
-
-def _no_reply() -> None:
-    """Return None: an answer that did not pass whole is not recorded."""
 
 
 async def _left(receive: Receive) -> None:

@@ -1,0 +1,81 @@
+"""A queue of work in one thread: what has to wait for a store waits there, and its caller does not.
+
+Knows nothing of stores.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Lock
+from typing import Any, TypeVar
+
+from muntin.errors import StoreError
+from muntin.threads import hand_over
+
+T = TypeVar("T")
+
+
+class WorkQueue:
+    """Does work in the order it comes, one after the other; at most `limit` works wait."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        # When the work that is being done began; None while nothing is done.
+        self._began: float | None = None
+        self._lock = Lock()
+        self._pid = os.getpid()
+
+    def put(self, work: Callable[[], T]) -> Future[T]:
+        """Have work done; `StoreError` if too much waits already."""
+        future: Future[T] = Future()
+        with self._lock:
+            if self._pid != os.getpid():  # the thread of the parent is not here
+                self._pid, self._began = os.getpid(), None
+                self._waiting.clear()
+            if len(self._waiting) >= self._limit:
+                raise StoreError(f"the store is too slow: {self._limit:,} writes wait for it")
+            self._waiting.append((future, work))
+            if self._began is None:
+                self._began = time.monotonic()
+                hand_over(self._work)
+        return future
+
+    def ask(self, work: Callable[[], T], seconds: float) -> T:
+        """Return the result of work; `StoreError` if it is not there in time."""
+        if self.is_stuck(seconds):
+            raise StoreError("the store does not answer")
+        future = self.put(work)
+        try:
+            return future.result(seconds)
+        except TimeoutError:
+            future.cancel()
+            raise StoreError(f"the store did not answer within {seconds:g} seconds") from None
+
+    def is_stuck(self, seconds: float) -> bool:
+        """Say whether some work has been taking longer than this."""
+        began = self._began
+        return began is not None and time.monotonic() - began > seconds
+
+    def _work(self) -> Callable[[], object]:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._began = None
+                    return _nothing
+                future, work = self._waiting.popleft()
+                self._began = time.monotonic()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work())
+                except BaseException as error:
+                    future.set_exception(error)
+            del future, work
+
+
+def _nothing() -> None:
+    """Have no one to tell."""
