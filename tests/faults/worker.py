@@ -85,16 +85,23 @@ def handle(
 
     async def work() -> None:
         app = App(url, model=ScriptedModel(lambda window: f"answered by {os.getpid()}"))
+        at_work: set[str] = set()
 
         @app.entity("e")
         async def handler(ctx: Ctx, wake: Wake) -> None:
             note(log, f"begin {ctx.session.id} {wake.payload} {os.getpid()} {time.monotonic()}")
             if die and wake.payload == "poison":
+                # What the process does beside it is done, or it would be given up as well.
+                while at_work:
+                    await asyncio.sleep(0.05)
+                await asyncio.sleep(0.2)
                 os.kill(os.getpid(), signal.SIGKILL)
+            at_work.add(ctx.session.id)
             await asyncio.sleep(takes)
             ctx.use_agent()
             await ctx.agent.run()
             note(log, f"end {ctx.session.id} {wake.payload} {os.getpid()} {time.monotonic()}")
+            at_work.discard(ctx.session.id)
 
         async with app:
             say("ready")
