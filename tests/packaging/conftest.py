@@ -15,6 +15,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import Distribution, PathDistribution, distribution
 from pathlib import Path
 
@@ -177,10 +178,23 @@ def wanted(package: Distribution, extras: set[str]) -> Iterator[Requirement]:
 
 
 def link(name: str, folder: Path) -> None:
-    """Link all files of a package that is installed here into a folder."""
+    """Link a package that is installed here into a folder."""
+    for place, source in parts(name).items():
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / place).symlink_to(source)
+
+
+@cache
+def parts(name: str) -> dict[str, Path]:
+    """Return where the parts of an installed package are: folders, and files in namespaces."""
+    found = {}
     package = distribution(name)
+    site = Path(str(package.locate_file("")))
     for file in package.files or ():
-        if ".." not in file.parts:
-            place = folder / file
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.symlink_to(Path(str(package.locate_file(file))).resolve())
+        top = file.parts[0]
+        if top != ".." and top not in found:
+            folder = site / top
+            is_whole = folder.suffix == ".dist-info" or (folder / "__init__.py").exists()
+            place = top if is_whole else str(file)
+            found[place] = (site / place).resolve()
+    return found
