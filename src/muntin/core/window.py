@@ -30,7 +30,7 @@ class Breakpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class MessageOutcome:
     """What became of one message of a slot, or of `count` messages that were not read.
 
     `shown` is the message as the window has it: None if it was left out, and the slot's own text
@@ -55,7 +55,7 @@ class WindowPlan(Protocol):
     def report(self, *, kept: bool = False) -> Report:
         """Tell where every token went; with `kept`, in the form that is stored."""
 
-    def fates(self) -> tuple[Fate, ...]:
+    def fates(self) -> tuple[MessageOutcome, ...]:
         """Tell what became of every declared message."""
 
     @property
@@ -73,7 +73,7 @@ class _PickledPlan:
     def report(self, *, kept: bool = False) -> Report:
         return in_ranges(self.whole_report) if kept else self.whole_report
 
-    def fates(self) -> tuple[Fate, ...]:
+    def fates(self) -> tuple[MessageOutcome, ...]:
         return ()
 
 
@@ -130,7 +130,7 @@ class Window:
         return lazy if isinstance(lazy, Frontier) else lazy.frontier
 
     @property
-    def fates(self) -> tuple[Fate, ...]:
+    def fates(self) -> tuple[MessageOutcome, ...]:
         """What became of every declared message, slot by slot; empty for a pickled window."""
         return self.explained.fates()
 

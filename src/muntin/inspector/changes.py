@@ -54,10 +54,10 @@ def _present(lines: Sequence[Line]) -> dict[tuple[int, int], tuple[int, Message]
     """Return the declared messages that a window shows, by slot and index in the slot."""
     present: dict[tuple[int, int], tuple[int, Message]] = {}
     for line in lines:
-        for fate in (line.fate, *line.joined):
-            if fate is not None and fate.shown is not None:
-                index = fate.slot.index
-                present[index, fate.first] = index, fate.shown
+        for outcome in (line.outcome, *line.joined):
+            if outcome is not None and outcome.shown is not None:
+                index = outcome.slot.index
+                present[index, outcome.first] = index, outcome.shown
     return present
 
 
@@ -245,8 +245,10 @@ def _joined(now: _SentWindow, before: _SentWindow, message: int) -> tuple[str, s
 
     def texts(sent: _SentWindow) -> dict[str, str | None]:
         place = sent.sent[message].place
-        fates = next((line.joined for line in sent.view.lines if line.place == place), ())
-        return {fate.slot.name: fate.shown.text if fate.shown else None for fate in fates}
+        outcomes = next((line.joined for line in sent.view.lines if line.place == place), ())
+        return {
+            outcome.slot.name: outcome.shown.text if outcome.shown else None for outcome in outcomes
+        }
 
     was, new = texts(before), texts(now)
     for name in [*was, *new]:

@@ -321,7 +321,7 @@ def _runs(view: WindowView) -> list[tuple[int, int]]:
 
     def left_out_of(number: int) -> int | None:
         line = view.lines[number]
-        return line.fate.slot.index if line.place is None and line.fate is not None else None
+        return line.outcome.slot.index if line.place is None and line.outcome is not None else None
 
     runs: list[tuple[int, int]] = []
     for slot, group in groupby(range(len(view.lines)), left_out_of):

@@ -16,7 +16,7 @@ from muntin.core.counting.counter import file_hint
 from muntin.core.message import Message
 from muntin.core.parts import File, Image, Other, Part, Reasoning, Text
 from muntin.core.report import Status
-from muntin.core.window import Fate, Window
+from muntin.core.window import MessageOutcome, Window
 
 # How many characters of one text are shown at most.
 LONGEST = 20_000
@@ -28,15 +28,15 @@ _CUT = ("trimmed", "short", "stubbed")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line: a message of the window (`place`), a declared message (`fate`, `number`), or both.
+    """One line: a message of the window (`place`), a declared one (`outcome`, `number`), or both.
 
     `joined` are the texts of slots that were joined into the message.
     """
 
     place: int | None
-    fate: Fate | None = None
+    outcome: MessageOutcome | None = None
     number: int = 0
-    joined: tuple[Fate, ...] = ()
+    joined: tuple[MessageOutcome, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +78,21 @@ def lines(window: Window) -> list[Line]:
     for place, message in enumerate(window.messages):
         free[id(message)].append(place)
     joined = deque(place for place, slot in enumerate(window.origins) if slot is None)
-    # By slot; the fates of joined and of interleaved slots are one group.
-    groups: dict[object, list[Fate]] = {}
-    for fate in window.fates:
-        group = fate.slot.place.group
+    # By slot; the outcomes of joined and of interleaved slots are one group.
+    groups: dict[object, list[MessageOutcome]] = {}
+    for outcome in window.fates:
+        group = outcome.slot.place.group
         is_apart = group is None or not (group.interleave or group.join is not None)
-        groups.setdefault(fate.slot.index if is_apart else group, []).append(fate)
+        groups.setdefault(outcome.slot.index if is_apart else group, []).append(outcome)
     result: list[Line] = []
-    for fates in groups.values():
-        group = fates[0].slot.place.group
+    for outcomes in groups.values():
+        group = outcomes[0].slot.place.group
         if group is None or group.join is None:
-            result += _merged(fates, free)
-        elif any(fate.shown is not None for fate in fates) and joined:
-            result.append(Line(joined.popleft(), joined=tuple(fates)))
+            result += _merged(outcomes, free)
+        elif any(outcome.shown is not None for outcome in outcomes) and joined:
+            result.append(Line(joined.popleft(), joined=tuple(outcomes)))
         else:
-            result += [Line(None, fate) for fate in fates]
+            result += [Line(None, outcome) for outcome in outcomes]
     claimed = {line.place for line in result}
     for place in range(len(window.messages)):
         if place not in claimed:  # a marker
@@ -101,22 +101,22 @@ def lines(window: Window) -> list[Line]:
     return result
 
 
-def _merged(fates: Sequence[Fate], free: dict[int, deque[int]]) -> list[Line]:
+def _merged(outcomes: Sequence[MessageOutcome], free: dict[int, deque[int]]) -> list[Line]:
     """Put the left-out messages of each slot before its next message that is shown."""
     keyed: list[tuple[float, int, Line]] = []
-    for _, run in groupby(fates, key=lambda fate: fate.slot.index):
+    for _, run in groupby(outcomes, key=lambda outcome: outcome.slot.index):
         waiting: list[Line] = []
         last = -1.0
-        for fate in run:
+        for outcome in run:
             # A declared list is not copied: it may have been emptied since.
-            there = range(min(fate.count, len(fate.slot.messages) - fate.first))
-            places = free.get(id(fate.shown)) if there and fate.shown is not None else None
+            there = range(min(outcome.count, len(outcome.slot.messages) - outcome.first))
+            places = free.get(id(outcome.shown)) if there and outcome.shown is not None else None
             if not places:
-                waiting += [Line(None, fate, number) for number in there]
+                waiting += [Line(None, outcome, number) for number in there]
                 continue
             last = places.popleft()
             keyed += [(last, 0, line) for line in waiting]
-            keyed.append((last, 1, Line(int(last), fate)))
+            keyed.append((last, 1, Line(int(last), outcome)))
             waiting = []
         keyed += [(last + 0.5, 0, line) for line in waiting]
     keyed.sort(key=lambda item: item[:2])
@@ -125,9 +125,9 @@ def _merged(fates: Sequence[Fate], free: dict[int, deque[int]]) -> list[Line]:
 
 def show(window: Window, line: Line, longest: int = LONGEST) -> Shown:
     """Return a line as it is shown, with no text longer than `longest`."""
-    fate = line.fate
+    outcome = line.outcome
     shown = None if line.place is None else window.messages[line.place]
-    declared = fate.declared(line.number) if fate is not None else shown
+    declared = outcome.declared(line.number) if outcome is not None else shown
     message = shown or declared
     assert message is not None  # a line is a message of the window, or a declared one
     if line.joined:
@@ -135,17 +135,17 @@ def show(window: Window, line: Line, longest: int = LONGEST) -> Shown:
         state: State = "kept" if all(joined.shown for joined in line.joined) else "trimmed"
         reason = next((joined.reason for joined in line.joined if joined.reason), None)
     else:
-        keep = "tail" if fate is None else fate.slot.trim.keep
+        keep = "tail" if outcome is None else outcome.slot.trim.keep
         pieces = _cut(declared, shown, keep == "head", longest)
         cut = any(piece.cut for piece in pieces) and shown is not None
-        state = "added" if fate is None else "kept" if fate.status in _CUT else fate.status
-        if fate is None and not window.fates:
+        state = "added" if outcome is None else "kept" if outcome.status in _CUT else outcome.status
+        if outcome is None and not window.fates:
             state = "kept"
         if cut:
-            state = fate.status if fate is not None and fate.status in _CUT else "trimmed"
-        reason = fate.reason if fate is not None and state != "kept" else None
+            state = outcome.status if outcome is not None and outcome.status in _CUT else "trimmed"
+        reason = outcome.reason if outcome is not None and state != "kept" else None
     gone = line.place is None
-    origin = fate.slot.index if fate is not None else None
+    origin = outcome.slot.index if outcome is not None else None
     if origin is None and line.place is not None:
         origin = window.origins[line.place]
     return Shown(
@@ -190,20 +190,20 @@ def _cut(declared: Message | None, shown: Message | None, head: bool, longest: i
     return [piece for piece in pieces if piece.text]
 
 
-def _join(fates: Sequence[Fate], longest: int) -> Iterator[Piece]:
-    group = fates[0].slot.place.group
+def _join(outcomes: Sequence[MessageOutcome], longest: int) -> Iterator[Piece]:
+    group = outcomes[0].slot.place.group
     separator = (group.join if group is not None else None) or ""
     has_begun = False
-    for fate in fates:
-        if fate.status == "empty":
+    for outcome in outcomes:
+        if outcome.status == "empty":
             continue
-        is_kept = fate.shown is not None
-        text = fate.shown.text if fate.shown is not None else fate.declared().text
+        is_kept = outcome.shown is not None
+        text = outcome.shown.text if outcome.shown is not None else outcome.declared().text
         if is_kept and has_begun:
             yield Piece(separator)
         has_begun = has_begun or is_kept
         piece = clip(text, longest, cut=not is_kept)
-        yield Piece(piece.text, piece.cut, piece.hidden, piece.end, fate.slot.index)
+        yield Piece(piece.text, piece.cut, piece.hidden, piece.end, outcome.slot.index)
 
 
 def _notes(message: Message, longest: int) -> Iterator[tuple[str, Piece]]:

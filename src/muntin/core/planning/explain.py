@@ -10,28 +10,30 @@ from muntin.core.planning.draft import MOVED, OVER_CAP, SlotPlan
 from muntin.core.planning.levels import Form
 from muntin.core.planning.units import Unit
 from muntin.core.report import SHORT, Decision, SlotReport, Status, ranges
-from muntin.core.window import Fate
+from muntin.core.window import MessageOutcome
 
 # The statuses of messages that are in the window.
 _STAYS = ("kept", "trimmed", "short", "stubbed")
 
 
-def explain_messages(plans: Sequence[SlotPlan]) -> tuple[Fate, ...]:
+def explain_messages(plans: Sequence[SlotPlan]) -> tuple[MessageOutcome, ...]:
     """Say what became of every message, slot by slot, in the order of the slot."""
-    fates: list[Fate] = []
+    fates: list[MessageOutcome] = []
     for plan in plans:
         slot, reading = plan.slot, plan.reading
-        found: list[Fate] = [
-            Fate(slot, index, 1, "kept" if message else "dropped", None, message)
+        found: list[MessageOutcome] = [
+            MessageOutcome(slot, index, 1, "kept" if message else "dropped", None, message)
             for index, message in plan.elsewhere
         ]
         for unit, form in _by_unit(plan):
             status, reason = _outcome(plan, unit, form)
             for number, index in enumerate(unit.indices):
                 shown = None if form is None else form.messages[number]
-                found.append(Fate(slot, index, 1, status, reason, shown))
+                found.append(MessageOutcome(slot, index, 1, status, reason, shown))
         for index, reason, _ in reading.left_out:
-            found.append(Fate(slot, index, 1, "empty" if reason == "empty" else "dropped", reason))
+            found.append(
+                MessageOutcome(slot, index, 1, "empty" if reason == "empty" else "dropped", reason)
+            )
         found += _unread(plan, found)
         fates += sorted(found, key=lambda fate: fate.first)
     return tuple(fates)
@@ -86,7 +88,7 @@ def _ranks(plans: Sequence[SlotPlan]) -> dict[int, int]:
     return ranks
 
 
-def _unread(plan: SlotPlan, fates: Sequence[Fate]) -> Iterable[Fate]:
+def _unread(plan: SlotPlan, fates: Sequence[MessageOutcome]) -> Iterable[MessageOutcome]:
     """Yield the stretches of messages that were not read."""
     unread = plan.reading.unread
     if not plan.reading.beyond:
@@ -94,7 +96,7 @@ def _unread(plan: SlotPlan, fates: Sequence[Fate]) -> Iterable[Fate]:
     first, reason = unread.start, _beyond_reason(plan)
     for end in [*sorted({fate.first for fate in fates if fate.first in unread}), unread.stop]:
         if end > first:
-            yield Fate(plan.slot, first, end - first, "dropped", reason)
+            yield MessageOutcome(plan.slot, first, end - first, "dropped", reason)
         first = end + 1
 
 

@@ -24,7 +24,7 @@ from muntin.core.planning.slot import Recap, Slot
 from muntin.core.profile import Caching, Profile
 from muntin.core.report import Prefix, Report
 from muntin.core.schemas import NO_SCHEMAS, Schemas
-from muntin.core.window import Breakpoint, Fate, Window
+from muntin.core.window import Breakpoint, MessageOutcome, Window
 
 # No budget is larger.
 _LARGEST = 1 << 40
@@ -112,7 +112,7 @@ class Plan:
         """Tell where every token went, and why something is missing; with `kept` as stored."""
         return self._make_report(in_ranges=True) if kept else self._report
 
-    def fates(self) -> tuple[Fate, ...]:
+    def fates(self) -> tuple[MessageOutcome, ...]:
         """Tell what became of every declared message, slot by slot."""
         return explain_messages(self.slots)
 
