@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
+from statistics import median
 from time import perf_counter, process_time
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -341,6 +342,37 @@ def sessions(folder: Path, short: bool) -> Iterator[Figure]:
         store.close()
 
 
+# A conversation.
+
+
+def conversations(folder: Path, short: bool) -> Iterator[Figure]:
+    """Measure what a turn costs late in a conversation, beside a turn at its beginning; its window
+    is full after some 45 turns."""
+    count = 100 if short else 400
+    for name, url in (("memory", "memory:"), ("SQLite", f"sqlite:///{folder / 'talk.db'}")):
+        print(f"a conversation of {count} turns, {name} ...", file=sys.stderr)
+        app = App(url, model=ScriptedModel(lambda window: TEXT[:60]), tokenizer="chars/4")
+        talk = app.conversation("c", budget=2_000)
+        taken = []
+        with asyncio.Runner() as runner:
+            for number in range(count):
+                began = process_time()
+                runner.run(talk.send(f"{number}: {TEXT[:60]}"))
+                taken.append(process_time() - began)
+            runner.run(app.close())
+        fifth = count // 5
+        first, last = median(taken[:fifth]), median(taken[-fifth:])
+        yield Figure(
+            work=f"a turn in the last fifth of {count} turns, {name}",
+            by="turns",
+            peer="a turn in the first fifth",
+            ours=last,
+            theirs=first,
+            unit="s",
+            at_most=2,
+        )
+
+
 # Concurrent turns.
 
 
@@ -378,6 +410,7 @@ def measure(short: bool) -> Iterator[Figure]:
         yield from slots(short)
         yield from contexts(short)
         yield from sessions(folder, short)
+        yield from conversations(folder, short)
         yield from turns(folder, short)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -11,7 +13,8 @@ import pytest
 
 from bench import scale
 from bench.conversations import fill, turn
-from muntin import Slots, Tokens, context, prompt, user
+from muntin import App, Recall, Slots, Tokens, context, prompt, user
+from muntin.testing import ScriptedModel
 from muntin.timeline.session import Session
 from muntin.timeline.store import Store, open_store
 
@@ -68,6 +71,40 @@ def test_the_newest_items_are_read_without_looking_at_all(store):
     session = timeline(store, 8_000)
     few = steps(lambda: session.items.all(8))
     assert few < 8_000 / 4
+
+
+@pytest.mark.parametrize("recall", [None, Recall()], ids=["no recall", "recall"])
+def test_a_turn_costs_the_same_however_many_came_before(store, recall):
+    """Counted in calls, on all threads, once the window is full."""
+    model, is_counted, calls = ScriptedModel(lambda window: "It leaves at nine."), False, 0
+    talk = App(store, model=model).conversation("c", budget=1_000, recall=recall)
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += is_counted and event == "call"
+
+    async def count(turns: int) -> int:
+        """Send so many messages, and return the calls of the last twenty turns."""
+        nonlocal is_counted, calls
+        calls = 0
+        for number in range(turns):
+            is_counted = number >= turns - 20
+            await talk.send(f"And when does flight {number % 30} leave?")
+        is_counted = False
+        return calls
+
+    async def work() -> tuple[int, int]:
+        return await count(100), await count(300)
+
+    before = sys.getprofile()
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        early, late = asyncio.run(work())
+    finally:
+        sys.setprofile(before)
+        threading.setprofile(None)
+    assert late <= 1.1 * early
 
 
 def test_a_page_of_sessions_costs_the_same_among_many(store):

@@ -99,20 +99,22 @@ def ran(session: Session, chance: random.Random) -> None:
             raise RuntimeError("the handler failed")
 
 
+def counted(chance: random.Random, last: int) -> SideWrites:
+    """Return a count of another tokenizer for one of the items."""
+    return SideWrites(counts={chance.randint(1, last): {"other": chance.randrange(9)}})
+
+
 def change(store: Store, chance: random.Random) -> None:
     """Change a session in one of the ways in which anybody may."""
     session = Session("s", store=store, mend=False)
-    info = next(iter(store.sessions(id="s")), None)
-    last = info.items if info else 1
+    last = sum(info.items for info in store.sessions(id="s")) or 1
     ways: list[Callable[[], object]] = [
         lambda: session.append(*spoken(chance)),
         lambda: ran(session, chance),
         lambda: session.insert_context(f"e{chance.randrange(2)}", name="n", content=WORDS[0]),
         lambda: session.remove_context(f"e{chance.randrange(2)}"),
         lambda: session.hide(chance.randint(1, last)),
-        lambda: store.put(
-            "s", SideWrites(counts={chance.randint(1, last): {"other": chance.randrange(9)}})
-        ),
+        lambda: session.append(*spoken(chance), beside=counted(chance, last)),
         lambda: store.prune(before=None, most=0),
         lambda: store.delete("s") if chance.random() < 0.3 else None,
     ]

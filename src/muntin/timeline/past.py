@@ -216,8 +216,9 @@ class TimelineMessages(Sequence[Message]):
                 return self._with_question(self._read_from(begins))
             after = max(self._since, start - 1)
             read = self._read(after, read)
-            if after <= self._since or self._weigh(self._shown(read)) > tokens:
-                return self._with_question(read)
+            whole = self._with_question(read)
+            if after <= self._since or self._weigh(self._shown(whole)) > tokens:
+                return whole
             weight *= 2  # hidden items or another tokenizer's counts weighed in
 
     def _with_question(self, read: Read) -> Read:
@@ -296,7 +297,7 @@ class TimelineMessages(Sequence[Message]):
             if runs:
                 start = max(self._since, min(runs) - 1)
                 items = read(after=start, last_turn=self._turn)
-        transient = any(item.transient for item in items)
+        transient = True in [item.transient for item in items]
         live = session.live(items) if self._entries else ()
         return Read(items, after, live, session.last() if transient else 0)
 

@@ -80,21 +80,20 @@ class _Placing:
 
         The same message at the same place is the same object again, which memos recognise.
         """
-        key = self._key
+        key, memo_key = self._key, (self._session, shows.position, self._key)
+        found = _placed.get(memo_key)
+        if found is not None and found[0] is message and found[1] is tokens and found[2] == at:
+            return cast("Message", found[3])
         if key not in tokens:
             key = self.key(message) if tokens else None
         known = (key, tokens[key]) if key is not None and key in tokens else None
         if self._session is None:
             return at_position(message, at, known)
-        item = self._session, shows.position
-        found = _placed.get(item)
-        if found is not None and found[0] is message and found[1] == at and found[2] == known:
-            return cast("Message", found[3])
-        placed = at_position(message, at, known, item)
+        placed = at_position(message, at, known, (self._session, shows.position))
         # A message made from a payload is new each time.
         size = None if shows.message is None else characters_of(message)
         if size is not None:
-            _placed.put(item, (message, at, known, placed), size)
+            _placed.put(memo_key, (message, tokens, at, placed), size)
         return placed
 
 
@@ -242,6 +241,8 @@ def _with_items(run: Item, items: Sequence[Item]) -> Item:
 def _default(
     item: Item, children: Sequence[Item], live: Collection[int], placing: _Placing, at: float
 ) -> list[Message]:
+    if item.kind != "run" and item.message is not None:  # most items
+        return [placing.put(item.message, item.tokens, at, item)]
     messages: list[Message] = []
     thoughts: list[Item] = []
     for child in children if item.kind == "run" else (item,):

@@ -282,7 +282,7 @@ class Session:
 
     def live(self, items: Sequence[Item]) -> Collection[int]:
         """Return where the live entries stand, if any of these items could be one."""
-        if not any(item.kind == "context_inserted" for item in items):
+        if "context_inserted" not in [item.kind for item in items]:
             return ()
         return {item.position for item in self.opened().read(self.id, live=True)}
 

@@ -123,23 +123,18 @@ def _write_slot(
 
 def _shown(slot: Slot, characters: int, asked: Sequence[int]) -> list[Message]:
     """Return the messages of a slot that a window could show; of a long list the newest, and the
-    messages `asked` that asked for their run."""
+    messages `asked` that asked for their run. A shortened result may be one line."""
     newest: list[Message] = []
+    shortens = bool(slot.trim.ladder or slot.trim.results)
     for each in reversed(slot.messages):
         if characters < 0:
             break
-        newest.append(each if isinstance(each, Message) else as_message(each))
-        characters -= _least(slot, newest[-1]) + 1
+        message = each if isinstance(each, Message) else as_message(each)
+        newest.append(message)
+        size = len(message.text)
+        characters -= 1 + (min(size, _LINE) if shortens and message.role == "tool" else size)
     left = len(slot.messages) - len(newest)
     return [*(as_message(slot.messages[n]) for n in asked if 0 <= n < left), *newest[::-1]]
-
-
-def _least(slot: Slot, message: Message) -> int:
-    """Return the least number of characters that a window shows of a message, if it shows it: a
-    result may be one line."""
-    size = len(message.text)
-    shortened = message.role == "tool" and bool(slot.trim.ladder or slot.trim.results)
-    return min(size, _LINE) if shortened else size
 
 
 @once_for_each(characters_of)

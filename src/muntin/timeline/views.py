@@ -6,12 +6,13 @@ Owns which turns a view shows and how far back it reads.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from muntin.core.checks import check_size, shown
-from muntin.errors import InvalidType
+from muntin.errors import InvalidType, StoreError
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import UNSETTLED, Item, SideWrites, View
 from muntin.timeline.project import default_messages, lasting
@@ -189,7 +190,8 @@ class Items:
             if key is not None and key not in item.tokens and item.kind != "context_inserted":
                 fresh[item.position] = {key: tokens}
         if fresh:
-            self._session.opened().put(self._session.id, SideWrites(counts=fresh))
+            with suppress(StoreError):  # such as a read-only file: they are counted again
+                self._session.opened().put(self._session.id, SideWrites(counts=fresh))
         return weights
 
 

@@ -276,7 +276,11 @@ def lasting_count(
     With `inputs`, the current input is expected to become history, as it mostly does. Texts
     `behind` a conversation do not stay, because the conversation grows in front of them.
     """
+    before: Slot | None = None
     for place, slot in enumerate(slots):
+        if slot is before:  # its next message
+            continue
+        before = slot
         stays = inputs if slot.is_input else slot.place.lasting
         if not stays or slot.place.changes or slot.index in behind or slot.name in changed_slots:
             return place

@@ -209,7 +209,8 @@ def _unstable(now: Frontier, before: Frontier, plans: Sequence[SlotPlan]) -> tup
     new, old = dict[str, list[str]](), dict[str, list[str]]()
     for frontier, digests in ((now, new), (before, old)):
         for label, digest in zip(frontier.labels, frontier.digests, strict=True):
-            digests.setdefault(label, []).append(digest)
+            if label in names:
+                digests.setdefault(label, []).append(digest)
     return tuple(name for name in names if name in old and new.get(name) != old[name])
 
 

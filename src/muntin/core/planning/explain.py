@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
+from operator import attrgetter
 
 from muntin.core.planning.compact import FULL
 from muntin.core.planning.draft import MOVED, OVER_CAP, SlotPlan
@@ -53,11 +54,10 @@ def explain_slots(plans: Sequence[SlotPlan], *, in_ranges: bool = False) -> tupl
     return tuple([_explain_slot(parts, decisions, joined) for parts, decisions in rows])
 
 
-def _by_unit(plan: SlotPlan) -> Iterator[tuple[Unit, Form | None]]:
-    """Yield the units of a slot, each with its form; None if it was dropped."""
+def _by_unit(plan: SlotPlan) -> list[tuple[Unit, Form | None]]:
+    """Return the units of a slot, each with its form; None if it was dropped."""
     forms = {id(form.unit): form for form in plan.shown.forms}
-    for unit in plan.reading.units:
-        yield unit, forms.get(id(unit))
+    return [(unit, forms.get(id(unit))) for unit in plan.reading.units]
 
 
 def _outcome(plan: SlotPlan, unit: Unit, form: Form | None) -> tuple[Status, str | None]:
@@ -79,12 +79,11 @@ def _ranks(plans: Sequence[SlotPlan]) -> dict[int, int]:
     ranks: dict[int, int] = {}
     for plan in sorted(plans, key=lambda plan: plan.order):
         trim = plan.slot.trim
-        units = list(_by_unit(plan))
+        units = [unit for unit, form in _by_unit(plan) if form is None or form.status != "kept"]
         if trim.behavior == "char" and trim.keep == "head":
             units.reverse()
-        for unit, form in sorted(units, key=lambda pair: pair[0].is_system):
-            if form is None or form.status != "kept":
-                ranks[id(unit)] = len(ranks) + 1
+        for unit in sorted(units, key=attrgetter("is_system")):
+            ranks[id(unit)] = len(ranks) + 1
     return ranks
 
 
@@ -131,7 +130,7 @@ def _decisions(plan: SlotPlan, ranks: dict[int, int]) -> list[Decision]:
         first = next((index for index in reading.unread if index not in seen), 0)
         estimate, reason = _estimate(plan), _beyond_reason(plan)
         decisions.append(Decision(offset + first, reading.beyond, "dropped", reason, estimate))
-    decisions.sort(key=lambda decision: decision.first)
+    decisions.sort(key=attrgetter("first"))
     return decisions
 
 
