@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from muntin import InvalidInput
 from muntin.fitting import Pieces, fit
-from muntin.wire.lists import Ref, piece, pieces_of, spans_of
+from muntin.wire.blocks import Ref
+from muntin.wire.lists import piece, pieces_of, spans_of
 from tests.fitting.shapes import PNG, SHAPES, Shape, ask
 from tests.fitting.talks import chat_call, chat_result
 

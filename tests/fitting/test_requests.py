@@ -229,9 +229,7 @@ def test_calls_and_results_stay_together_when_the_rest_of_them_cannot_be_read():
         {"role": "assistant", "content": [3], "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c", "content": [7]},
     ]
-    outcome = fitted("chat", {"messages": odd})
-    assert outcome.body["messages"] is odd
-    assert len(outcome.fitted.unread if outcome.fitted else ()) == 2
+    assert fitted("chat", {"messages": odd}).body["messages"] is odd
 
     use = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
     blocks = [

@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from muntin import Message, ToolCall, assistant, tool, user
 from muntin.core.parts import Text
 from muntin.fitting import Placed, fit
-from muntin.wire.lists import Ref, written
+from muntin.wire.blocks import Ref
+from muntin.wire.lists import written
 from tests.fitting.shapes import AIMessage, Call, Plain
 from tests.fitting.talks import chat_call, words
 
@@ -50,7 +51,7 @@ SHORT = Placed(REF, tool("a", "short"), "short")
         ),
         (
             {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "long"}]},
-            {"role": "tool", "tool_call_id": "a", "content": "short"},
+            {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "short"}]},
         ),
         (
             Model(role="tool", content="long", tool_call_id="a", artifact=7),
@@ -278,7 +279,7 @@ def test_a_response_to_a_call_without_an_id_has_none() -> None:
     asked = {"role": "user", "parts": [{"text": "Look."}]}
     kept = fit([asked, call, asked], 1_000, model="google/gemini-2.5-pro", previous={}).kept
     told = {"name": "look", "response": {"output": "(no result was recorded)"}}
-    assert kept[2] == {"role": "user", "parts": [{"function_response": told}]}
+    assert kept[2] == {"role": "user", "parts": [{"functionResponse": told}]}
 
 
 def test_calls_of_one_id_keep_their_own_arguments() -> None:

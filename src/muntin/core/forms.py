@@ -32,20 +32,21 @@ def messages_from(
         return list(given)
     if isinstance(given, str | bytes):
         raise InvalidType(f"messages must be a list, not the {type(given).__name__} {shown(given)}")
+    from muntin.wire.google import Ids
     from muntin.wire.reading import read_messages
 
     if isinstance(given, Mapping) or hasattr(given, "model_dump"):
-        return read_messages([given])
+        return read_messages([given], ids=Ids())
     if not isinstance(given, Iterable):
         raise InvalidType(f"messages must be a list, not {shown(given)}")
-    return read_messages(list(given), where=where, first=first)
+    return read_messages(list(given), ids=Ids(), where=where, first=first)
 
 
 def one_message(data: object) -> Message:
     """Read a value in another maker's form that means one message."""
     from muntin.wire.reading import read_messages
 
-    found = read_messages([data], alone=True)
+    found = read_messages([data])
     if len(found) == 1:
         return found[0]
     kinds = ", ".join(each.role for each in found) or "none"
@@ -59,6 +60,6 @@ def joins_others(item: object) -> bool:
     kind = item.get("type") if isinstance(item, Mapping) else getattr(item, "type", None)
     if not isinstance(kind, str):
         return False
-    from muntin.wire.responses import OUTPUTS
+    from muntin.wire.responses import is_output
 
-    return kind in OUTPUTS
+    return is_output(item)

@@ -6,14 +6,18 @@ Owns when a request is sent unchanged: when all of it fits, and when it is not t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from muntin.fitting.fitter import Fitter
 from muntin.wire import anthropic, chat, google, responses
-from muntin.wire.pieces import Fitted
+from muntin.wire.lists import pieces_of
+from muntin.wire.pieces import Fitted, Piece
 from muntin.wire.requests import Body, Request, is_whole
+
+# A list of up to this many messages is read at once: reading each when needed is slower.
+_FEW = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +25,25 @@ class Form:
     """How requests of an API are read and written."""
 
     name: str
-    read: Callable[[Body], Request]
-    write: Callable[[Body, Fitted], dict[str, Any]]
+    codec: Any
+
+    def read(self, body: Body) -> Request:
+        """Read the body of a request."""
+        request: Request = self.codec.read_request(body)
+        pieces: Sequence[Piece] = pieces_of(request.items, mends=False)
+        return replace(request, pieces=list(pieces) if len(request.items) <= _FEW else pieces)
+
+    def write(self, body: Body, fitted: Fitted) -> dict[str, Any]:
+        """Return the body with the messages that stay."""
+        made: dict[str, Any] = self.codec.write_request(body, fitted)
+        return made
 
 
 FORMS = {
-    "chat": Form("chat", chat.read_request, chat.write_request),
-    "responses": Form("responses", responses.read_request, responses.write_request),
-    "anthropic": Form("anthropic", anthropic.read_request, anthropic.write_request),
-    "google": Form("google", google.read_request, google.write_request),
+    "chat": Form("chat", chat),
+    "responses": Form("responses", responses),
+    "anthropic": Form("anthropic", anthropic),
+    "google": Form("google", google),
 }
 _PATHS = (
     (re.compile(r"/chat/completions/?$"), "chat"),

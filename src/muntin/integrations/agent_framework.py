@@ -25,7 +25,7 @@ from muntin.integrations.shared import (
     model_name,
     rewritten,
 )
-from muntin.wire.lists import with_fields
+from muntin.wire.common import with_fields
 
 with needing("muntin.integrations.agent_framework needs: pip install 'muntin[agent-framework]'"):
     from agent_framework import ChatContext, ChatMiddleware, Content, Message

@@ -29,7 +29,7 @@ from muntin.integrations.shared import (
     model_name,
     rewritten,
 )
-from muntin.wire.lists import with_fields
+from muntin.wire.common import with_fields
 
 with needing("muntin.integrations.google_adk needs: pip install 'muntin[google-adk]'"):
     from google.adk.plugins.base_plugin import BasePlugin

@@ -26,7 +26,8 @@ from muntin.integrations.shared import (
     model_name,
     rewritten,
 )
-from muntin.wire.lists import changed, piece
+from muntin.wire import chat
+from muntin.wire.lists import piece
 
 with needing("muntin.integrations.llama_index needs: pip install 'muntin[llama-index]'"):
     from llama_index.core.agent.workflow import FunctionAgent
@@ -272,19 +273,10 @@ def _written(messages: Sequence[Any], placed: Placed) -> Any:
         # The copy of the calls beside the blocks is out of date.
         update["additional_kwargs"] = {k: v for k, v in beside.items() if k != "tool_calls"}
     elif placed.arguments:
-        update["additional_kwargs"] = {**beside, **_calls_beside(beside, placed)}
+        update["additional_kwargs"] = {**beside, **chat.SPELLING.beside(beside, placed)}
     return message.model_copy(update=update)
 
 
 def _with_arguments(block: Any, text: str) -> Any:
     arguments = text if isinstance(block.tool_kwargs, str) else json.loads(text)
     return block.model_copy(update={"tool_kwargs": arguments})
-
-
-def _calls_beside(beside: Mapping[str, Any], placed: Placed) -> dict[str, Any]:
-    """Return calls that stand beside the blocks, as in older models, with their new arguments."""
-    item = {key: beside[key] for key in ("tool_calls", "function_call") if beside.get(key)}
-    calls: dict[str, Any] = changed(
-        item, Placed(placed.ref, placed.message, None, placed.arguments)
-    )
-    return calls

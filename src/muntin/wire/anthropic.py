@@ -31,7 +31,7 @@ from muntin.core.parts import (
 from muntin.core.profile import OMITTED
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType, MuntinError
-from muntin.wire.blocks import Block, Spelling, Turn, pieces, turns, written
+from muntin.wire.blocks import Spelling, Turn, in_turns, turns
 from muntin.wire.common import (
     Files,
     arguments,
@@ -45,6 +45,7 @@ from muntin.wire.common import (
     known_extra,
     made_by,
     result_text,
+    with_fields,
 )
 from muntin.wire.encoder import Encoder, led_by_user
 from muntin.wire.media import (
@@ -70,7 +71,7 @@ from muntin.wire.requests import (
     last_marks,
     listed,
     named,
-    read_piece,
+    system_message,
     text_of,
 )
 
@@ -818,11 +819,12 @@ _LONG = "1h"
 
 def read_request(body: Body) -> Request:
     """Read the body of a request."""
-    messages = listed(body, "messages", "a request of Anthropic's Messages API")
     metadata = body.get("metadata")
+    system = body.get("system")
+    blocks = [_said(system)] if isinstance(system, str) and system else system
     return Request(
-        pieces(messages, _SPELLING),
-        system=_system(body.get("system")),
+        listed(body, "messages", "a request of Anthropic's Messages API"),
+        system=system_message(_texts, blocks) if isinstance(blocks, list) and blocks else (),
         tools=body_tools(body),
         model=named("anthropic", body.get("model")),
         user=text_of(metadata.get("user_id")) if isinstance(metadata, Mapping) else None,
@@ -833,68 +835,41 @@ def read_request(body: Body) -> Request:
 def write_request(body: Body, fitted: Fitted) -> dict[str, Any]:
     """Return the request with the kept messages, marked where it may be cached."""
     messages = body["messages"]
-    made = turns(messages, fitted.placed, _SPELLING)
+    made = turns(messages, fitted.placed, SPELLING)
     system = _mark(body, made, fitted)
-    return {**body, **system, "messages": written(messages, made, _SPELLING)}
-
-
-def _system(system: object) -> tuple[Message, ...]:
-    if isinstance(system, str) and system:
-        system = [_said(system)]
-    if not isinstance(system, list | tuple) or not system:
-        return ()
-    message = read_piece(_texts, system, None, "system").message
-    return () if message is None else (message,)
+    return {**body, **system, "messages": in_turns(messages, made, SPELLING)}
 
 
 def _texts(blocks: Sequence[Any]) -> Message:
     return Message("system", tuple([part_from_dict(block) for block in blocks]))
 
 
-def _message(data: Mapping[str, Any]) -> Message:
-    content: Any = data.get("content")
-    if isinstance(content, str):
-        return Message(data["role"], content)
-    if data["role"] == "system":
-        return _texts(content)
-    found = read_messages(data)
-    return found[0] if found else Message(data["role"], None)
-
-
-def _text(block: Block) -> str | None:
-    text = block.get("text")
-    return text if block.get("type") == "text" and isinstance(text, str) else None
+def _text(block: Any) -> str | None:
+    text = get(block, "text")
+    return text if get(block, "type") == "text" and isinstance(text, str) else None
 
 
 def _said(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _called(block: Block, call: ToolCall) -> dict[str, Any]:
-    return {**block, "input": json.loads(call.arguments)}
+def _added(message: Message, call: ToolCall | None, items: Sequence[Any]) -> dict[str, Any]:
+    if call is None:
+        return {"role": message.role, "content": message.text}
+    block = {"type": "tool_result", "tool_use_id": call.id, "content": message.text}
+    return {"role": "user", "content": [block]}
 
 
-def _result_block(message: Message, _: ToolCall) -> dict[str, Any]:
-    return {
-        "type": "tool_result",
-        "tool_use_id": message.tool_call_id,
-        "content": message.text,
-    }
-
-
-_SPELLING = Spelling(
-    name="anthropic",
-    key="content",
+SPELLING = Spelling(
     model="assistant",
-    is_result=lambda block: block.get("type") == "tool_result",
-    is_call=lambda block: block.get("type") == "tool_use",
-    made=lambda block: block.get("type") in ("tool_use", *_THINKING),
+    is_result=lambda block: get(block, "type") == "tool_result",
+    call=lambda block: block if get(block, "type") == "tool_use" else None,
     text=_text,
+    stays=lambda block: get(block, "type") in ("tool_use", *_THINKING),
     said=_said,
-    answered=lambda block, text: {**block, "content": text},
-    called=_called,
-    result=_result_block,
-    read=_message,
+    answered=lambda block, text: with_fields(block, content=text),
+    called=lambda block, text: with_fields(block, input=json.loads(text)),
+    added=_added,
 )
 
 

@@ -1,116 +1,232 @@
-"""Requests whose messages hold blocks, results among them: Anthropic's and Google's.
+"""Items with blocks, written back with the blocks that stay, shorter results and new arguments.
 
-Owns which blocks are one message of Muntin's, and how a request is put together from the blocks
-that stay: roles alternate wherever they did, and the user begins. Knows no vendor's format; a
-`Spelling` does.
+An item is a message, or an item of the Responses API: a dict or an SDK's object. Knows no vendor's
+format; a `Spelling` does. Owns too how requests are put together whose turns alternate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-from muntin.core.message import Message, Role
-from muntin.core.parts import ToolCall
+from muntin.core.message import Message
+from muntin.core.parts import Text, ToolCall
 from muntin.core.profile import OMITTED
-from muntin.errors import InvalidInput
-from muntin.wire.pieces import Piece, Placed
-from muntin.wire.requests import as_text, key_of, read_piece, with_texts
-
-Block: TypeAlias = Mapping[str, Any]
+from muntin.wire.common import get, with_fields
+from muntin.wire.pieces import Placed
 
 
 class Ref(NamedTuple):
-    """Blocks of a request: the index of their message, of the first block, and where they end."""
+    """Where a piece stands: in the items from `first` to `end`, of which it is the part `part`."""
 
-    message: int
     first: int
     end: int
+    part: int = 0
+
+
+def _nothing(item: Any, placed: Placed) -> Mapping[str, Any]:
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """How an API writes messages of blocks.
+    """How an API writes items.
 
-    With a `name`, messages mean the same wherever they stand. `key` is the field of a message's
-    blocks, `model` the role of the model's messages. `text` returns the text of a block that is
-    only text, `said` makes such a block. `answered` gives a result another text, `called` a call
-    other arguments, `result` makes the result of a call. `made` says which blocks of an answer stay
-    whatever its text is.
+    `key` is the field of an item's blocks, `model` the role of the model's messages. `call` returns
+    what holds the id of a call, None for other blocks. `text` returns the text of a block that is
+    only text. `stays` says which other blocks stay when a message has one text now. `said` makes a
+    text, `answered` gives a result another text, `called` a call other arguments. `beside` returns
+    the changed fields beside the blocks. `added` makes an item of a message that Muntin adds, in a
+    list of these items; a result comes with its call.
     """
 
-    name: str | None
-    key: str
     model: str
-    is_result: Callable[[Block], bool]
-    is_call: Callable[[Block], bool]
-    made: Callable[[Block], bool]
-    text: Callable[[Block], str | None]
-    said: Callable[[str], dict[str, Any]]
-    answered: Callable[[Block, str], dict[str, Any]]
-    called: Callable[[Block, ToolCall], dict[str, Any]]
-    result: Callable[[Message, ToolCall], dict[str, Any]]
-    read: Callable[[Mapping[str, Any]], Message]
+    is_result: Callable[[Any], bool]
+    call: Callable[[Any], Any]
+    text: Callable[[Any], str | None]
+    stays: Callable[[Any], bool]
+    said: Callable[[str], Any]
+    answered: Callable[[Any, str], Any]
+    called: Callable[[Any, str], Any]
+    added: Callable[[Message, ToolCall | None, Sequence[Any]], dict[str, Any]]
+    key: Callable[[Any], str] = lambda item: "content"
+    beside: Callable[[Any, Placed], Mapping[str, Any]] = _nothing
 
-    def blocks(self, message: Mapping[str, Any]) -> Sequence[Any]:
-        """Return the blocks of a message; a text is one block."""
-        content = message.get(self.key)
+    def blocks(self, item: Any) -> Sequence[Any]:
+        """Return the blocks of an item; a text is one block."""
+        content = get(item, self.key(item))
         if isinstance(content, str):
             return [self.said(content)]
         return content if isinstance(content, list | tuple) else ()
 
 
-def pieces(messages: Sequence[Any], spelling: Spelling) -> list[Piece]:
-    """Read the messages of a request: each result is a piece, and so are the blocks between."""
-    found: list[Piece] = []
-    for index, message in enumerate(messages):
-        if not isinstance(message, Mapping):
-            found.append(read_piece(spelling.read, message, Ref(index, 0, 0)))
+def spans_of(blocks: Sequence[Any], is_result: Callable[[Any], bool]) -> list[range]:
+    """Return the blocks of each piece of an item: each result is a piece, and all blocks between
+    two results are one piece."""
+    spans: list[range] = []
+    for number, block in enumerate(blocks):
+        if spans and not is_result(block) and not is_result(blocks[number - 1]):
+            spans[-1] = range(spans[-1].start, number + 1)
+        else:
+            spans.append(range(number, number + 1))
+    return spans or [range(0)]
+
+
+def written(
+    items: Sequence[Any],
+    placed: Sequence[Placed],
+    spelling_of: Callable[[Any], Spelling],
+) -> tuple[list[Any], list[int]]:
+    """Return the placed items, an unchanged item as the same object, and where each placed message
+    ends among them. A message that is added is written as its call is, else as the first item."""
+    found: list[Any] = []
+    ends: list[int] = []
+    callers: dict[str, tuple[ToolCall, Spelling]] = {}
+    refs = [each.ref for each in placed if each.ref is not None]
+    place = 0
+    while place < len(placed):
+        each = placed[place]
+        ref: Ref | None = each.ref
+        if ref is None:
+            called = each.message.tool_call_id
+            first = items[refs[0].first] if refs else None
+            call, spelling = callers[called] if called else (None, spelling_of(first))
+            found.append(spelling.added(each.message, call, items))
+            ends.append(len(found))
+            place += 1
             continue
-        role: Role = "assistant" if message.get("role") == spelling.model else "user"
-        for first, end in _runs(message, spelling):
-            part = message
-            if not isinstance(message.get(spelling.key), str):
-                part = {**message, spelling.key: list(spelling.blocks(message)[first:end])}
-            ref = Ref(index, first, end)
-            simpler = partial(_simpler, spelling)
-            key = None if spelling.name is None else key_of(spelling.name, part)
-            found.append(read_piece(spelling.read, part, ref, role, simpler, key))
+        end = place + 1
+        while end < len(placed) and placed[end].ref and placed[end].ref.first == ref.first:
+            end += 1
+        calls = [call for part in placed[place:end] for call in part.message.tool_calls]
+        if calls:
+            spelling = spelling_of(items[ref.first])
+            callers |= {call.id: (call, spelling) for call in calls}
+        if ref.end - ref.first > 1:
+            kept = [_with_calls(items[at], each, spelling_of) for at in range(ref.first, ref.end)]
+        else:
+            kept = [_rewritten(items[ref.first], placed[place:end], spelling_of)]
+        found += kept
+        ends += [len(found)] * (end - place)
+        place = end
+    return found, ends
+
+
+def _with_calls(item: Any, placed: Placed, spelling_of: Callable[[Any], Spelling]) -> Any:
+    """Return an item of an answer of several items: its text is never cut."""
+    if not placed.arguments:
+        return item
+    return with_fields(item, **spelling_of(item).beside(item, placed._replace(text=None)))
+
+
+def _rewritten(item: Any, parts: Sequence[Placed], spelling_of: Callable[[Any], Spelling]) -> Any:
+    """Return an item with these parts of it, as they are now."""
+    content = item.get("content") if item.__class__ is dict else None
+    if content.__class__ is str and parts[0].is_whole:
+        return item  # as for most items
+    placed = parts[0]
+    if isinstance(item, Message):
+        return item if placed.is_whole else placed.message
+    if isinstance(item, str):
+        return item if placed.is_whole else placed.text
+    spelling = spelling_of(item)
+    blocks = get(item, spelling.key(item))
+    spans = [range(0)]
+    if isinstance(blocks, list | tuple):
+        spans = spans_of(blocks, spelling.is_result)
+    if len(parts) == len(spans) and all(part.is_whole for part in parts):
+        return item
+    if isinstance(item, tuple):
+        return item[0], placed.text
+    new: dict[str, Any] = {}
+    if isinstance(blocks, list | tuple):
+        kept = [
+            block
+            for part in parts
+            for block in reshaped([blocks[n] for n in spans[part.ref.part]], part, spelling)
+        ]
+        new = {spelling.key(item): kept or (placed.text or [])}
+    elif placed.text is not None:
+        new = {spelling.key(item): placed.text}
+    return with_fields(item, **{**new, **spelling.beside(item, placed)})
+
+
+def reshaped(blocks: list[Any], placed: Placed, spelling: Spelling) -> list[Any]:
+    """Return the blocks of a piece with their new texts and arguments."""
+    if placed.arguments:
+        held = [spelling.call(block) for block in blocks]
+        texts = iter(new_arguments([each for each in held if each is not None], placed))
+        new = [None if each is None else next(texts) for each in held]
+        blocks = [
+            block if text is None else spelling.called(block, text)
+            for block, text in zip(blocks, new, strict=True)
+        ]
+    if placed.text is None:
+        return blocks
+    if len(blocks) == 1 and spelling.is_result(blocks[0]):
+        return [spelling.answered(blocks[0], placed.text)]
+    content = placed.message.content
+    texts_now = [placed.text]
+    several = False
+    if isinstance(content, tuple):
+        own = [part.text for part in content if isinstance(part, Text)]
+        several = len(own) == sum(spelling.text(block) is not None for block in blocks)
+        texts_now = own if several else texts_now
+    found: list[Any] = []
+    for block in blocks:
+        was = spelling.text(block)
+        if was is not None:
+            now = texts_now.pop(0) if texts_now else ""
+            if now.strip():
+                found.append(block if now == was else _with_text(block, now))
+        elif several or spelling.stays(block):
+            found.append(block)
+    return [*found, *(spelling.said(text) for text in texts_now if text.strip())]
+
+
+def _with_text(block: Any, text: str) -> Any:
+    return text if isinstance(block, str) else with_fields(block, text=text)
+
+
+def new_arguments(held: Sequence[Any], placed: Placed) -> list[str | None]:
+    """Return the new arguments of each call of an item, None where they are unchanged.
+
+    Calls are known by their ids; of calls with one id only the first was read, and calls without an
+    id stand in the order of the message's others.
+    """
+    ids = [get(call, "id") or get(call, "call_id") for call in held]
+    unnamed = iter([call.id for call in placed.message.tool_calls if call.id not in ids])
+    found: list[str | None] = []
+    for number, name in enumerate(ids):
+        known = name or next(unnamed, "")
+        found.append(None if name and name in ids[:number] else placed.arguments.get(known))
     return found
 
 
-def _simpler(spelling: Spelling, message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message with only its calls and results, and the rest as a text."""
-    kept: list[Any] = []
-    blocks = [block for block in message[spelling.key] if isinstance(block, Mapping)]
-    for block in blocks:
-        if spelling.is_result(block):
-            kept.append(spelling.answered(block, as_text(block)))
-        elif spelling.is_call(block):
-            kept.append(block)
-    if not kept:
-        raise InvalidInput("it holds neither a call nor a result")
-    if not spelling.is_result(kept[0]):
-        rest = [block for block in blocks if not spelling.is_call(block)]
-        kept = [*([spelling.said(as_text(rest))] if rest else []), *kept]
-    return {**message, spelling.key: kept}
+def joined_results(
+    found: Sequence[Any],
+    items: Sequence[Any],
+    answers: Callable[[Any], bool],
+    joined: Callable[[Any, Any], Any],
+) -> list[Any]:
+    """Put the results of the calls of one message into one message, for APIs that demand it; items
+    that stood side by side before stay so.
+
+    `answers` says whether an item holds results, `joined` makes one item from two.
+    """
+    given = {id(item) for item in items}
+    made: list[Any] = []
+    for item in found:
+        new = made and not {id(made[-1]), id(item)} <= given
+        if new and answers(made[-1]) and answers(item):
+            made[-1] = joined(made[-1], item)
+        else:
+            made.append(item)
+    return made
 
 
-def _runs(message: Mapping[str, Any], spelling: Spelling) -> Iterator[tuple[int, int]]:
-    """Yield which blocks are one message of Muntin's."""
-    blocks = spelling.blocks(message)
-    first = 0
-    if message.get("role") != spelling.model:
-        for place, block in enumerate(blocks):
-            if isinstance(block, Mapping) and spelling.is_result(block):
-                if first < place:
-                    yield first, place
-                yield place, place + 1
-                first = place + 1
-    if first < len(blocks) or not blocks:
-        yield first, len(blocks)
+# requests whose turns alternate
 
 
 @dataclass(slots=True)
@@ -134,51 +250,56 @@ def turns(messages: Sequence[Any], placed: Sequence[Placed], spelling: Spelling)
     calls: dict[str, ToolCall] = {}
     for place, each in enumerate(placed):
         calls |= {call.id: call for call in each.message.tool_calls}
+        first = 0
         if each.ref is None:
-            turn = _added(each.message, calls, spelling)
-            last = None
+            turn = _added(each.message, calls, messages, spelling)
         else:
-            last = each.ref
-            turn = _kept(messages[last.message], each, spelling)
-        _add(made, turn, last, spelling)
+            turn, first = _kept(messages[each.ref.first], each, spelling)
+        _add(made, turn, first, spelling)
         if made:
             made[-1].ends.append((place, len(made[-1].blocks)))
     return made
 
 
-def _added(message: Message, calls: Mapping[str, ToolCall], spelling: Spelling) -> Turn:
-    if message.tool_call_id is not None:
-        return Turn("user", None, [spelling.result(message, calls[message.tool_call_id])])
+def _added(
+    message: Message, calls: Mapping[str, ToolCall], messages: Sequence[Any], spelling: Spelling
+) -> Turn:
     role = spelling.model if message.role == "assistant" else "user"
+    if message.tool_call_id is not None:
+        item = spelling.added(message, calls[message.tool_call_id], messages)
+        return Turn(role, None, list(spelling.blocks(item)))
     return Turn(role, None, [spelling.said(message.text)] if message.text.strip() else [])
 
 
-def _kept(message: Any, placed: Placed, spelling: Spelling) -> Turn:
-    ref: Ref = placed.ref
+def _kept(message: Any, placed: Placed, spelling: Spelling) -> tuple[Turn, int]:
+    """Return a piece of a message as a turn, and where its blocks began."""
+    at = placed.ref.first
     if not isinstance(message, Mapping):
-        return Turn("?", ref.message, [message], whole=True)
+        return Turn("?", at, [message], whole=True), 0
     role = str(message.get("role", "user"))
-    blocks = list(spelling.blocks(message)[ref.first : ref.end])
-    if placed.is_whole:
-        return Turn(role, ref.message, blocks, whole=True)
-    return Turn(role, ref.message, reshaped(blocks, placed, spelling))
+    given = spelling.blocks(message)
+    span = spans_of(given, spelling.is_result)[placed.ref.part]
+    blocks = [given[number] for number in span]
+    if not placed.is_whole:
+        blocks = reshaped(blocks, placed, spelling)
+    return Turn(role, at, blocks, whole=placed.is_whole), span.start
 
 
-def _add(made: list[Turn], turn: Turn, ref: Ref | None, spelling: Spelling) -> None:
+def _add(made: list[Turn], turn: Turn, first: int, spelling: Spelling) -> None:
     last = made[-1] if made else None
     own = turn.role == spelling.model
     if not turn.blocks and not turn.whole:
         return
-    if last is not None and ref is not None and last.source == ref.message:
-        last.whole = last.whole and turn.whole and len(last.blocks) == ref.first
+    if last is not None and turn.source is not None and last.source == turn.source:
+        last.whole = last.whole and turn.whole and len(last.blocks) == first
         last.blocks += turn.blocks
         return
-    turn.whole = turn.whole and (ref is None or ref.first == 0)
+    turn.whole = turn.whole and first == 0
     if last is None or last.role != turn.role:
         if own and last is None and turn.source != 0:
             made.append(_omitted(spelling))
         made.append(turn)
-    elif ref is not None and last.source == ref.message - 1:
+    elif turn.source is not None and last.source == turn.source - 1:
         made.append(turn)  # they stood so in the request
     elif own:  # thoughts of two answers cannot stand in one turn
         made += [_omitted(spelling), turn]
@@ -191,52 +312,23 @@ def _omitted(spelling: Spelling) -> Turn:
     return Turn("user", None, [spelling.said(OMITTED.text)])
 
 
-def reshaped(blocks: list[Any], placed: Placed, spelling: Spelling) -> list[Any]:
-    """Return blocks with their new texts and arguments."""
-    if placed.arguments:
-        calls = iter(placed.message.tool_calls)
-        blocks = [
-            spelling.called(block, next(calls)) if _is_call(block, spelling) else block
-            for block in blocks
-        ]
-    if placed.text is None:
-        return blocks
-    if len(blocks) == 1 and isinstance(blocks[0], Mapping) and spelling.is_result(blocks[0]):
-        return [spelling.answered(blocks[0], placed.text)]
-
-    def text(block: Any) -> str | None:
-        return spelling.text(block) if isinstance(block, Mapping) else None
-
-    def stays(block: Any) -> bool:
-        return not isinstance(block, Mapping) or spelling.made(block)
-
-    return with_texts(blocks, placed, text, stays, spelling.said)
-
-
-def _is_call(block: Any, spelling: Spelling) -> bool:
-    return isinstance(block, Mapping) and spelling.is_call(block)
-
-
-def written(messages: Sequence[Any], made: Iterable[Turn], spelling: Spelling) -> list[Any]:
+def in_turns(messages: Sequence[Any], made: Iterable[Turn], spelling: Spelling) -> list[Any]:
     """Return the messages of the request; messages that stay whole are the same objects."""
     found: list[Any] = []
     for turn in made:
-        if turn.source is None:
-            found.append({"role": turn.role, spelling.key: turn.blocks})
-            continue
-        message = messages[turn.source]
+        message = {"role": turn.role} if turn.source is None else messages[turn.source]
         if not isinstance(message, Mapping):
             found.append(message)
             continue
-        given = spelling.blocks(message)
+        given, key = spelling.blocks(message), spelling.key(message)
         if turn.whole and len(given) == len(turn.blocks):
             found.append(message)
-        elif isinstance(message.get(spelling.key), str) and _plain(turn.blocks, spelling):
-            found.append({**message, spelling.key: spelling.text(turn.blocks[0])})
+        elif isinstance(message.get(key), str) and _is_plain(turn.blocks, spelling):
+            found.append({**message, key: spelling.text(turn.blocks[0])})
         else:
-            found.append({**message, spelling.key: turn.blocks})
+            found.append({**message, key: turn.blocks})
     return found
 
 
-def _plain(blocks: Sequence[Any], spelling: Spelling) -> bool:
+def _is_plain(blocks: Sequence[Any], spelling: Spelling) -> bool:
     return len(blocks) == 1 and blocks[0].keys() == spelling.said("").keys()

@@ -5,19 +5,20 @@ https://platform.openai.com/docs/api-reference/chat/create
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from functools import cache
 from typing import Any
 
 from muntin.core.accepted import OPENAI, NameRule
 from muntin.core.caching.wire_order import Answer, arrange
 from muntin.core.checks import shown
-from muntin.core.message import NO_RESULT, ROLES, Message, Role, role_of, speaks_beside
+from muntin.core.message import NO_RESULT, Message, speaks_beside
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
 from muntin.core.window import Breakpoint, Window
 from muntin.errors import InvalidInput, MuntinError
+from muntin.wire.blocks import Spelling, new_arguments, written
 from muntin.wire.common import (
     Files,
     as_mapping,
@@ -28,30 +29,24 @@ from muntin.wire.common import (
     get,
     is_text,
     known_extra,
+    with_fields,
 )
 from muntin.wire.encoder import Encoder
 from muntin.wire.media import Content, Media, contents, hinted
 from muntin.wire.names import ToolNames, declared_tools, schema_of
-from muntin.wire.pieces import Fitted, Piece, Pieces, Placed
+from muntin.wire.pieces import Fitted, Placed
 from muntin.wire.reply import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
 from muntin.wire.requests import (
     Body,
-    Key,
     Request,
-    as_text,
     body_tools,
     breakpoints,
     count_marks,
     inside,
-    is_refusal,
-    key_of,
     last_marks,
     listed,
     named,
-    read_piece,
-    recall,
     text_of,
-    with_texts,
 )
 
 # requests
@@ -102,7 +97,7 @@ class _Encoder(Encoder):
         if tools:
             request["tools"] = tools
         if window.breakpoints:
-            self._mark(window)
+            mark_sent(list(zip(self.order, sent, strict=True)), window, _takes_mark, part_of)
         self.ledger.enter(window)
         return request
 
@@ -228,22 +223,21 @@ class _Encoder(Encoder):
             made["parameters"] = schema_of(made["parameters"])
         return {"type": kind, **rest, kind: made}
 
-    def _mark(self, window: Window) -> None:
-        trail = []
-        for at, data in zip(self.order, self.sent, strict=True):
-            content = data["content"]
-            if content and (isinstance(content, str) or content[-1]["type"] != "refusal"):
-                trail.append((at, data))
-        taken = sum(
-            MARK in part
-            for data in self.sent
-            if isinstance(data["content"], list)
-            for part in data["content"]
-        )
-        for data, point in ends(trail, window, MARKS - taken):
-            if isinstance(data["content"], str):
-                data["content"] = [{"type": "text", "text": data["content"]}]
-            data["content"][-1].setdefault(MARK, mark(point))
+
+def mark_sent(
+    sent: Sequence[tuple[int, dict[str, Any]]],
+    window: Window,
+    markable: Callable[[Any], str | None],
+    made: Callable[[str], dict[str, Any]],
+) -> None:
+    """Mark the items of a window behind which to cache; `markable` says which field can be."""
+    trail = [(at, item) for at, item in sent if markable(item)]
+    taken = count_marks([item for _, item in sent], MARK)
+    for item, point in ends(trail, window, MARKS - taken):
+        key = markable(item) or "content"
+        if isinstance(item[key], str):
+            item[key] = [made(item[key])]
+        item[key][-1].setdefault(MARK, mark(point))
 
 
 def cache_options(window: Window) -> dict[str, Any]:
@@ -454,34 +448,11 @@ def _tool_call(call: Mapping[str, Any], index: int) -> ToolCall:
 
 # requests read
 
-# A list of up to this many messages is read at once: reading each when needed is slower.
-_FEW = 500
-
 
 def read_request(body: Body) -> Request:
     """Read the body of a request."""
-    messages = listed(body, "messages", "a request of Chat Completions")
-    legacy = cache(lambda: _legacy_ids(messages))  # few requests have any
-
-    def read_one(item: Any, number: int) -> Piece:
-        key = _key(item)
-        known = None if key is None else recall(key)
-        if known is not None:
-            # Most messages: they were in the request before.
-            return Piece(known, number)
-        data = _repaired(item, number, legacy)
-        if data is not item:
-            key = _key(data)
-        role: Role = "assistant" if role_of(data) == "assistant" else "user"
-        return read_piece(Message.from_dict, data, number, role, _simpler, key)
-
-    found: Sequence[Piece]
-    if len(messages) <= _FEW:
-        found = [read_one(item, number) for number, item in enumerate(messages)]
-    else:
-        found = Pieces(messages, lambda item, number: (read_one(item, number),), role=_role)
     return Request(
-        found,
+        listed(body, "messages", "a request of Chat Completions"),
         tools=(*body_tools(body), *_functions(body)),
         model=named("openai", body.get("model")),
         user=text_of(body.get("safety_identifier")) or text_of(body.get("user")),
@@ -491,45 +462,9 @@ def read_request(body: Body) -> Request:
 
 def write_request(body: Body, fitted: Fitted) -> dict[str, Any]:
     """Return the request with the kept messages, marked where it may be cached."""
-    given = body["messages"]
-    messages: list[Any] = [
-        given[each.ref] if each.is_whole else _written(given, each) for each in fitted.placed
-    ]
-    options = _mark(messages, fitted, "content", _part)
+    messages, ends = written(body["messages"], fitted.placed, lambda item: SPELLING)
+    options = mark_items(messages, ends, fitted, _markable, part_of)
     return {**body, **{k: v for k, v in options.items() if k not in body}, "messages": messages}
-
-
-def _key(item: Any) -> Key | None:
-    """Return the key of a message; for most messages by the quickest way."""
-    calls = None
-    if item.__class__ is dict:
-        size, role, content = len(item), item.get("role"), item.get("content")
-        if size == 2 and role.__class__ is content.__class__ is str:
-            return "chat", role, content
-        if size == 3:
-            called, calls = item.get("tool_call_id"), item.get("tool_calls")
-            if called.__class__ is role.__class__ is content.__class__ is str:
-                return "chat", role, content, called
-    if calls.__class__ is not list:
-        return key_of("chat", item)
-    key = ["calls", item.get("role"), item.get("content", item)]
-    try:
-        for call in calls:
-            function = call["function"]
-            if len(call) != 3 or call["type"] != "function" or len(function) != 2:
-                return key_of("chat", item)
-            key += call["id"], function["name"], function["arguments"]
-    except (KeyError, TypeError):
-        return key_of("chat", item)
-    return tuple(key) if {*map(type, key)} <= _TEXTS else None
-
-
-_TEXTS = {str, type(None)}
-
-
-def _role(item: Any) -> Role | None:
-    role = role_of(item) if isinstance(item, Mapping) else None
-    return role if role in ROLES else None
 
 
 def _functions(body: Body) -> tuple[Mapping[str, Any], ...]:
@@ -541,130 +476,119 @@ def _functions(body: Body) -> tuple[Mapping[str, Any], ...]:
     )
 
 
-def _legacy_ids(messages: Sequence[Any]) -> dict[int, str]:
-    """Return ids for results of functions, which have none: made from the call before them."""
-    found: dict[int, str] = {}
-    called: int | None = None
-    for number, item in enumerate(messages):
-        if not isinstance(item, dict):
-            continue
-        if item.get("function_call"):
-            called = number
-        elif item.get("role") == "function":
-            found[number] = f"function_{called if called is not None else number}"
-            called = None
-    return found
+# items written back
+
+_TEXTS = ("text", "input_text", "output_text")
+# Calls among the blocks of a content, as frameworks write them.
+_CALLS = ("tool_use", "tool_call", "tool_call_chunk", "function_call")
 
 
-def _repaired(item: Any, number: int, legacy: Callable[[], Mapping[int, str]]) -> Any:
-    """Return a message in the form that is read: lax servers take messages that OpenAI refuses."""
-    if not isinstance(item, dict) or len(item) == 2:
-        return item
-    if item.get("role") == "function":
-        return {"role": "tool", "content": item.get("content"), "tool_call_id": legacy()[number]}
-    calls = item.get("tool_calls")
-    call = item.get("function_call")
-    if isinstance(calls, list | tuple) and calls:
-        made = [_call(each, f"{number}_{n}") for n, each in enumerate(calls)]
-        same = all(one is other for one, other in zip(made, calls, strict=True))
-        return item if same else {**item, "tool_calls": made}
-    if isinstance(call, Mapping) and item.get("role") == "assistant":
-        rest = {key: value for key, value in item.items() if key != "function_call"}
-        one = {"id": f"function_{number}", "type": "function", "function": call}
-        return {**rest, "tool_calls": [_call(one, "")]}
-    return item
+def text_in(block: Any) -> str | None:
+    """Return the text of a block that is only text."""
+    if isinstance(block, str):
+        return block
+    kind, text = get(block, "type"), get(block, "text")
+    return text if isinstance(text, str) and (kind is None or kind in _TEXTS) else None
 
 
-def _simpler(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return only the call or the result of a message, with the rest as a text."""
-    rest = {key: value for key, value in data.items() if key not in _GROUPED}
-    if not data.get("tool_calls") and not isinstance(data.get("tool_call_id"), str):
-        raise InvalidInput("it is neither a call nor a result")
-    kept = {key: data[key] for key in _GROUPED if data.get(key)}
-    return {**kept, "content": as_text(rest)}
+def is_refusal(block: Any) -> bool:
+    """Say whether a block is a refusal of the model's: it stays whatever its text is."""
+    return bool(get(block, "type") == "refusal")
 
 
-_GROUPED = ("role", "tool_calls", "tool_call_id")
-
-
-def _call(call: Any, made: str) -> Any:
-    if not isinstance(call, Mapping):
-        return call
-    function = call.get("function")
-    if isinstance(function, Mapping) and not isinstance(function.get("arguments"), str):
-        call = {**call, "function": {**function, "arguments": function.get("arguments") or "{}"}}
-    return call if isinstance(call.get("id"), str) else {**call, "id": f"call_{made}"}
-
-
-def _written(messages: Sequence[Any], placed: Placed) -> Any:
-    message = placed.message
-    if placed.ref is None:
-        told = {} if message.tool_call_id is None else {"tool_call_id": message.tool_call_id}
-        return {"role": message.role, "content": message.text, **told}
-    item = messages[placed.ref]
-    data = dict(item)
-    if placed.text is not None:
-        data["content"] = with_parts(item.get("content"), placed, _text, _part)
-    if placed.arguments and isinstance(item.get("function_call"), Mapping):
-        data["function_call"] = _shorter(item["function_call"], message.tool_calls[0].arguments)
-    elif placed.arguments:
-        calls = zip(item["tool_calls"], message.tool_calls, strict=True)
-        data["tool_calls"] = [_with_arguments(given, call.arguments) for given, call in calls]
-    return data
-
-
-def with_parts(
-    content: Any,
-    placed: Placed,
-    text: Callable[[Any], str | None],
-    made: Callable[[str], dict[str, Any]],
-) -> Any:
-    """Return the content of a message with its new text, in the form of the old content."""
-    if not isinstance(content, list | tuple):
-        return placed.text
-    return with_texts(content, placed, text, is_refusal, made) or placed.text
-
-
-def _with_arguments(call: Mapping[str, Any], arguments: str) -> dict[str, Any]:
-    key = "custom" if "custom" in call else "function"
-    return {**call, key: _shorter(call[key], arguments)}
-
-
-def _shorter(call: Mapping[str, Any], arguments: str) -> dict[str, Any]:
-    return {**call, "input" if "input" in call else "arguments": arguments}
-
-
-def _text(part: Any) -> str | None:
-    text = part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else None
-    return text if isinstance(text, str) else None
-
-
-def _part(text: str) -> dict[str, Any]:
+def part_of(text: str) -> dict[str, Any]:
+    """Return a text as a part of a content."""
     return {"type": "text", "text": text}
 
 
-def _mark(
-    messages: list[Any], fitted: Fitted, key: str, made: Callable[[str], dict[str, Any]]
+def _call_in(block: Any) -> Any:
+    return block if get(block, "type") in _CALLS else None
+
+
+def _new_calls(item: Any, placed: Placed) -> dict[str, Any]:
+    """Return the fields of an item that hold its calls, with their new arguments."""
+    if not placed.arguments:
+        return {}
+    new: dict[str, Any] = {}
+    calls, legacy = get(item, "tool_calls") or (), get(item, "function_call")
+    if calls:
+        pairs = zip(calls, new_arguments(calls, placed), strict=True)
+        new["tool_calls"] = [c if text is None else _with_arguments(c, text) for c, text in pairs]
+    elif legacy is not None:
+        (text,) = new_arguments([legacy], placed)
+        new["function_call"] = legacy if text is None else with_fields(legacy, arguments=text)
+    return new
+
+
+def _with_arguments(call: Any, text: str) -> Any:
+    """Return a call with other arguments, in whatever form it has them."""
+    for key, field in (("function", "arguments"), ("custom", "input")):
+        inner = get(call, key)
+        if inner is not None:
+            was = get(inner, field)
+            now = text if isinstance(was, str) or was is None else json.loads(text)
+            return with_fields(call, **{key: with_fields(inner, **{field: now})})
+    known = ("args", "input", "arguments")
+    field = next((key for key in known if get(call, key) is not None), "args")
+    return with_fields(call, **{field: json.loads(text)})
+
+
+def _added(message: Message, call: ToolCall | None, items: Sequence[Any]) -> dict[str, Any]:
+    answers = {} if message.tool_call_id is None else {"tool_call_id": message.tool_call_id}
+    return {"role": message.role, "content": message.text, **answers}
+
+
+SPELLING = Spelling(
+    model="assistant",
+    is_result=lambda block: False,
+    call=_call_in,
+    text=text_in,
+    stays=lambda block: is_refusal(block) or _call_in(block) is not None,
+    said=part_of,
+    answered=lambda block, text: block,
+    called=_with_arguments,
+    added=_added,
+    beside=_new_calls,
+)
+
+
+def mark_items(
+    items: list[Any],
+    ends: Sequence[int],
+    fitted: Fitted,
+    markable: Callable[[Any], str | None],
+    made: Callable[[str], dict[str, Any]],
 ) -> dict[str, Any]:
-    """Mark the messages behind which to cache; return the options that belong to marks."""
+    """Mark the items behind which to cache; return the options that belong to marks.
+
+    `ends` says where each placed message ends, `markable` which field of an item takes a mark.
+    """
     points = breakpoints(fitted)
     if not points:
         return {}
-    for place, point in last_marks(points, MARKS - count_marks(messages, MARK)):
-        at = next((n for n in range(place, -1, -1) if _markable(messages[n], key)), None)
-        if at is not None:
-            content = messages[at][key]
-            parts = [made(content)] if isinstance(content, str) else list(content)
-            if MARK not in parts[-1]:
-                parts[-1] = {**parts[-1], MARK: mark(point)}
-                messages[at] = {**messages[at], key: parts}
+    for place, point in last_marks(points, MARKS - count_marks(items, MARK)):
+        end = ends[place] if place >= 0 else 0
+        at = next((n for n in range(end - 1, -1, -1) if markable(items[n])), None)
+        if at is None:
+            continue
+        item = {"role": "user", "content": items[at]} if isinstance(items[at], str) else items[at]
+        key = markable(items[at]) or "content"
+        parts = [made(item[key])] if isinstance(item[key], str) else list(item[key])
+        if MARK not in parts[-1]:
+            parts[-1] = {**parts[-1], MARK: mark(point)}
+            items[at] = {**item, key: parts}
     return cache_options(fitted.window)
 
 
-def _markable(message: Any, key: str) -> bool:
-    content = message.get(key) if isinstance(message, Mapping) else None
-    if not content or message.get("role") == "assistant":
-        return False
-    return isinstance(content, str) or (
-        isinstance(content[-1], Mapping) and content[-1].get("type") != "refusal"
-    )
+def _markable(message: Any) -> str | None:
+    own = isinstance(message, Mapping) and message.get("role") == "assistant"
+    return None if own else _takes_mark(message)
+
+
+def _takes_mark(message: Any) -> str | None:
+    content = message.get("content") if isinstance(message, Mapping) else None
+    if not content:
+        return None
+    last = content if isinstance(content, str) else content[-1]
+    marks = isinstance(last, str) or (isinstance(last, Mapping) and not is_refusal(last))
+    return "content" if marks else None

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
+from dataclasses import is_dataclass, replace
 from typing import Any, TypeAlias
 
 from muntin.core.accepted import NameRule
 from muntin.core.caching.wire_order import as_sent
-from muntin.core.checks import has_surrogates, shown
+from muntin.core.checks import compact_json, has_surrogates, replace_surrogates, shown
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import File, Reasoning, ToolCall
 from muntin.core.report import NotCarried
@@ -240,8 +241,45 @@ def as_mapping(
 
 
 def get(value: Any, name: str) -> Any:
-    """Return a field of an SDK's object or of its dict; None if it is not there."""
-    return value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+    """Return a field of an SDK's object or of a mapping; None if it is not there."""
+    if value.__class__ is dict or isinstance(value, Mapping):
+        return value.get(name)
+    return getattr(value, name, None)
+
+
+def with_fields(value: Any, **new: Any) -> Any:
+    """Return a copy of a mapping or an object with some fields replaced."""
+    if not new:
+        return value
+    if isinstance(value, Mapping):
+        return {**value, **new}
+    if hasattr(value, "model_copy"):
+        return value.model_copy(update=new)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **new)
+    other = copy(value)
+    for key, each in new.items():
+        setattr(other, key, each)
+    return other
+
+
+def as_text(data: Any) -> str:
+    """Return roughly the text of a value as it is sent."""
+    try:
+        return compact_json(clean(data))
+    except (TypeError, ValueError, RecursionError):
+        return replace_surrogates(repr(data))
+
+
+def clean(value: Any) -> Any:
+    """Return JSON values without lone surrogates."""
+    if isinstance(value, str):
+        return replace_surrogates(value)
+    if isinstance(value, Mapping):
+        return {clean(key): clean(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean(each) for each in value]
+    return value
 
 
 def count(usage: Any, name: str) -> int:

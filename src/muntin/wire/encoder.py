@@ -9,7 +9,7 @@ from muntin.core.accepted import NameRule
 from muntin.core.message import Message
 from muntin.core.parts import ToolCall
 from muntin.wire.common import Files, Ids, Ledger
-from muntin.wire.names import Declared, ToolNames
+from muntin.wire.names import ToolNames
 
 
 class Encoder:
@@ -25,7 +25,7 @@ class Encoder:
         self.ledger = Ledger(provider)
         self.ids = Ids(ids)
         self.names = names
-        self.declare = Declared(names, self.ledger)
+        self._declared: set[str] = set()
         self._nameless = nameless
 
     def called(self, index: int, call: ToolCall) -> str:
@@ -34,6 +34,20 @@ class Encoder:
         if name != call.name:
             self.ledger.miss(index, f"tool name {call.name!r}", f"sent as {name!r}")
         return name
+
+    def declare(self, name: Any) -> str | None:
+        """Return the name under which a tool is declared; None if it cannot be declared."""
+        if not isinstance(name, str):
+            self.ledger.miss(None, f"a tool of name {name!r}", "a name must be a text")
+            return None
+        if name in self._declared:
+            self.ledger.miss(None, f"tool {name!r}", "another tool of this name stands before it")
+            return None
+        self._declared.add(name)
+        sent = self.names(name)
+        if sent != name:
+            self.ledger.miss(None, f"tool name {name!r}", f"sent as {sent!r}")
+        return sent
 
     def miss_name(self, index: int, message: Message, call: ToolCall | None = None) -> None:
         """List the name of a message; a result may have the name of its `call`."""

@@ -10,9 +10,8 @@ import json
 import re
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 from muntin.core.accepted import NameRule
@@ -23,7 +22,7 @@ from muntin.core.parts import Other, Part, Reasoning, Text, ToolCall, as_plain, 
 from muntin.core.profile import OMITTED
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType, MuntinError, NeedsConversation
-from muntin.wire.blocks import Block, Spelling, pieces, turns, written
+from muntin.wire.blocks import Spelling, in_turns, turns
 from muntin.wire.common import (
     Files,
     arguments,
@@ -34,6 +33,7 @@ from muntin.wire.common import (
     known_extra,
     made_by,
     result_text,
+    with_fields,
 )
 from muntin.wire.encoder import Encoder, led_by_user
 from muntin.wire.media import (
@@ -50,7 +50,7 @@ from muntin.wire.media import (
 from muntin.wire.names import ToolNames, declared_tools, schema_of
 from muntin.wire.pieces import Fitted
 from muntin.wire.reply import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
-from muntin.wire.requests import Body, Request, listed, named, read_piece
+from muntin.wire.requests import Body, Request, listed, named, system_message
 
 # messages
 
@@ -781,15 +781,18 @@ def _tokens(usage: Any, *names: str) -> int:
 
 def read_request(body: Body) -> Request:
     """Read the body of a request."""
-    contents = listed(body, "contents", "a request of Gemini's")
     beside = body.get("config")
     beside = beside if isinstance(beside, Mapping) else body
     settings = _either(body, "generationConfig", "generation_config") or beside
+    system = _either(beside, "systemInstruction", "system_instruction")
+    if isinstance(system, str):
+        system = {"parts": [{"text": system}]}
+    told = isinstance(system, Mapping) and system.get("parts")
     model = body.get("model")
     cached = _either(beside, "cachedContent", "cached_content")
     return Request(
-        pieces(contents, replace(_SPELLING, read=_reader(Ids()))),
-        system=_system(_either(beside, "systemInstruction", "system_instruction")),
+        listed(body, "contents", "a request of Gemini's"),
+        system=system_message(_system, told) if told else (),
         tools=tuple(_tools(beside)),
         model=named("google", model.removeprefix("models/") if isinstance(model, str) else None),
         passes="its beginning is cached at Google" if cached else None,
@@ -800,8 +803,12 @@ def read_request(body: Body) -> Request:
 def write_request(body: Body, fitted: Fitted) -> dict[str, Any]:
     """Return the request with the kept messages; Gemini caches without marks."""
     contents = body["contents"]
-    made = turns(contents, fitted.placed, _SPELLING)
-    return {**body, "contents": written(contents, made, _SPELLING)}
+    made = turns(contents, fitted.placed, SPELLING)
+    return {**body, "contents": in_turns(contents, made, SPELLING)}
+
+
+def _system(parts: Any) -> Message:
+    return read_messages({"role": "system", "parts": parts}, None)[0]
 
 
 def _either(data: Mapping[str, Any], *names: str) -> Any:
@@ -814,19 +821,6 @@ def _form(settings: Any) -> Mapping[str, Any] | None:
     names = ("responseJsonSchema", "response_json_schema", "responseSchema", "response_schema")
     found = as_plain(_either(given, *names))
     return found if isinstance(found, Mapping) else None
-
-
-def _system(given: Any) -> tuple[Message, ...]:
-    if isinstance(given, str):
-        given = {"parts": [{"text": given}]}
-    if not isinstance(given, Mapping) or not given.get("parts"):
-        return ()
-    message = read_piece(_system_message, given, None, "system").message
-    return () if message is None else (message,)
-
-
-def _system_message(given: Mapping[str, Any]) -> Message:
-    return read_messages({"role": "system", "parts": given["parts"]}, None)[0]
 
 
 def _tools(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -850,17 +844,15 @@ def _tools(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return found
 
 
-def _reader(ids: Ids) -> Callable[[Mapping[str, Any]], Message]:
-    def read(data: Mapping[str, Any]) -> Message:
-        parts = [_known(part) for part in data["parts"]]
-        found = read_messages({"role": data.get("role"), "parts": parts}, ids)
-        return found[0] if found else Message("user", None)
-
-    return read
+def known_fields(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message whose parts have only the fields that Muntin knows."""
+    parts = data["parts"]
+    if not isinstance(parts, list | tuple):
+        return dict(data)
+    return {**data, "parts": [_known(part) for part in parts]}
 
 
 def _known(part: Any) -> Any:
-    """Return a part without the fields that Muntin does not know."""
     if not isinstance(part, Mapping):
         return part
     return {key: value for key, value in part.items() if _snake(key) in _FIELDS}
@@ -871,52 +863,54 @@ _FIELDS = frozenset(
 )
 
 
-def _has(*names: str) -> Callable[[Block], bool]:
-    return lambda block: any(block.get(name) is not None for name in names)
+# items written back
+
+_RESPONSES = ("function_response", "functionResponse")
+_CALLS = ("function_call", "functionCall")
 
 
-_RESPONSES = ("functionResponse", "function_response")
-_CALLS = ("functionCall", "function_call")
+def _held(part: Any, names: tuple[str, str]) -> Any:
+    """Return what a part holds under one of its two spellings."""
+    held = get(part, names[0])
+    return get(part, names[1]) if held is None else held
 
 
-def _text(block: Block) -> str | None:
-    text = block.get("text")
-    return text if isinstance(text, str) and not block.get("thought") else None
+def _with_held(part: Any, names: tuple[str, str], **new: Any) -> Any:
+    key = names[0] if get(part, names[0]) is not None else names[1]
+    return with_fields(part, **{key: with_fields(get(part, key), **new)})
 
 
-def _inside(block: Block, names: tuple[str, str]) -> tuple[str, dict[str, Any]]:
-    key = next(name for name in names if block.get(name) is not None)
-    return key, dict(as_plain(block[key]))
+def _text(part: Any) -> str | None:
+    text = get(part, "text")
+    return text if isinstance(text, str) and not get(part, "thought") else None
 
 
-def _answered(block: Block, text: str) -> dict[str, Any]:
-    key, given = _inside(block, _RESPONSES)
+def _answered(part: Any, text: str) -> Any:
+    held = _held(part, _RESPONSES)
+    given = get(held, "response")
+    failed = isinstance(given, Mapping) and set(given) == {"error"}
     # Other parts of a response, such as pictures, are left out with its text.
-    failed = isinstance(given.get("response"), Mapping) and set(given["response"]) == {"error"}
-    rest = {name: each for name, each in given.items() if name != "parts"}
-    return {**block, key: {**rest, "response": {"error" if failed else "output": text}}}
+    rest = {"parts": None} if get(held, "parts") else {}
+    return _with_held(part, _RESPONSES, response={"error" if failed else "output": text}, **rest)
 
 
-def _called(block: Block, call: ToolCall) -> dict[str, Any]:
-    key, given = _inside(block, _CALLS)
-    return {**block, key: {**given, "args": json.loads(call.arguments)}}
+def _added(message: Message, call: ToolCall | None, items: Sequence[Any]) -> dict[str, Any]:
+    if call is None:
+        return {"role": "user", "parts": [{"text": message.text}]}
+    parts = (part for item in items for part in get(item, "parts") or ())
+    key = _RESPONSES[any(get(part, _CALLS[1]) is not None for part in parts)]
+    return {"role": "user", "parts": [{key: response(call, message.text)}]}
 
 
-def _result(message: Message, call: ToolCall) -> dict[str, Any]:
-    return {"functionResponse": response(call, message.text)}
-
-
-_SPELLING = Spelling(
-    name=None,  # calls without an id get one from their place
-    key="parts",
+SPELLING = Spelling(
     model="model",
-    is_result=_has(*_RESPONSES),
-    is_call=_has(*_CALLS),
-    made=lambda block: _has(*_CALLS)(block) or bool(block.get("thought")),
+    is_result=lambda part: _held(part, _RESPONSES) is not None,
+    call=lambda part: _held(part, _CALLS),
     text=_text,
+    stays=lambda part: _held(part, _CALLS) is not None or bool(get(part, "thought")),
     said=lambda text: {"text": text},
     answered=_answered,
-    called=_called,
-    result=_result,
-    read=_reader(Ids()),
+    called=lambda part, text: _with_held(part, _CALLS, args=json.loads(text)),
+    added=_added,
+    key=lambda item: "parts",
 )

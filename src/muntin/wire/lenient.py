@@ -13,6 +13,7 @@ from muntin.core.checks import compact_json, digest, has_surrogates, replace_sur
 from muntin.core.message import Message, Role
 from muntin.core.parts import as_plain
 from muntin.errors import InvalidInput, InvalidType
+from muntin.wire import google
 from muntin.wire.responses import OUTPUTS
 
 _ROLES: dict[str, Role] = {
@@ -72,7 +73,11 @@ def normal(item: Any) -> tuple[Any, bool]:
     data = _fields(item)
     clean = _Cleaner()
     data = clean.value(_unwrapped(data))
-    if "parts" not in data and ("role" in data or spelled_role(data.get("type"))):
+    if "parts" in data:
+        data = google.known_fields(data)
+    elif data.get("type") == "reasoning" and data.get("id") is None:
+        data = {**data, "id": ""}  # nothing is kept at OpenAI
+    elif "role" in data or spelled_role(data.get("type")):
         data = _message(data)
     return data, clean.found
 

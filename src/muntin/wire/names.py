@@ -13,7 +13,7 @@ from muntin.core.accepted import NameRule
 from muntin.core.message import Message
 from muntin.core.parts import ToolCall
 from muntin.core.window import Window
-from muntin.wire.common import Ledger, function_of
+from muntin.wire.common import function_of
 
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 # Settings that name tools.
@@ -128,27 +128,3 @@ def schema_of(parameters: Any) -> dict[str, Any]:
         return dict(parameters)
     rest = {key: value for key, value in parameters.items() if key != "type"}
     return {"type": "object", **rest}
-
-
-class Declared:
-    """The tools of one request while it is made: each name once; other tools are listed."""
-
-    __slots__ = ("_ledger", "_names", "_seen")
-
-    def __init__(self, names: ToolNames, ledger: Ledger) -> None:
-        self._names, self._ledger = names, ledger
-        self._seen: set[str] = set()
-
-    def __call__(self, name: Any) -> str | None:
-        """Return the name under which a tool is declared; None if it cannot be declared."""
-        if not isinstance(name, str):
-            self._ledger.miss(None, f"a tool of name {name!r}", "a name must be a text")
-            return None
-        if name in self._seen:
-            self._ledger.miss(None, f"tool {name!r}", "another tool of this name stands before it")
-            return None
-        self._seen.add(name)
-        sent = self._names(name)
-        if sent != name:
-            self._ledger.miss(None, f"tool name {name!r}", f"sent as {sent!r}")
-        return sent

@@ -7,7 +7,7 @@ to the item; the result is references, and the few texts that replace others.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from types import MappingProxyType
@@ -108,6 +108,13 @@ class Pieces(Sequence[Piece]):
 
     def __len__(self) -> int:
         return len(self._items) if self._begins is None else self._begins[-1]
+
+    def __iter__(self) -> Iterator[Piece]:
+        for number, item in enumerate(self._items):
+            found = self._known.get(number)
+            if found is None:
+                found = self._known[number] = self._read(item, number)
+            yield from found
 
     def __getitem__(self, index: Any) -> Any:
         # The quickest way: most pieces are asked for once and by a valid place.

@@ -20,13 +20,17 @@ _BLOCKS = ("text", "thinking", "redacted_thinking", "tool_use", "tool_result", "
 
 
 def read_messages(
-    items: Sequence[object], *, alone: bool = False, where: str | None = None, first: int = 0
+    items: Sequence[object],
+    *,
+    ids: google.Ids | None = None,
+    where: str | None = None,
+    first: int = 0,
 ) -> list[Message]:
     """Read items in any form; an error names the item as `where` says, by its number from `first`.
 
-    With `alone` the items are not a conversation: a call or response must have its own id.
+    `ids` are for calls of Google's without one; without them a call or response must have its own.
     """
-    reader = _Reader(alone)
+    reader = _Reader(ids)
     number = first
     try:
         for item in items:
@@ -46,11 +50,11 @@ def read_messages(
 class _Reader:
     """A conversation while it is read: messages so far, and items of an unfinished answer."""
 
-    def __init__(self, alone: bool) -> None:
+    def __init__(self, ids: google.Ids | None) -> None:
         self.messages: list[Message] = []
         # Items of one answer of the Responses API, which is one message.
         self.answer: list[Mapping[str, Any]] = []
-        self.ids = None if alone else google.Ids()
+        self.ids = ids
 
     def end(self) -> list[Message]:
         self._close()

@@ -5,36 +5,32 @@ Knows no vendor's format.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from muntin.core.checks import compact_json, replace_surrogates, shown
-from muntin.core.counting.memo import FormMemo
-from muntin.core.message import Message, Role
-from muntin.core.parts import Other, Text
+from muntin.core.checks import shown
+from muntin.core.message import Message
 from muntin.core.window import Breakpoint
-from muntin.errors import InvalidInput
-from muntin.wire.pieces import Fitted, Piece, Placed
+from muntin.errors import InvalidInput, MuntinError
+from muntin.wire.common import as_text, clean
+from muntin.wire.pieces import Fitted, Piece
 
 Body: TypeAlias = Mapping[str, Any]
-# A key that tells a message from all others, in any form.
-Key: TypeAlias = tuple[str | None, ...]
-_UNREADABLE = (InvalidInput, KeyError, TypeError, AttributeError, ValueError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request to be fitted: its messages as pieces, and the texts before them.
+    """A request to be fitted: its messages, also as pieces, and the texts before them.
 
     `model` is named like `openai/gpt-4o`. `user` is the user that the request names. `output` is
     the schema of the answer. `passes` says why the request is to be sent unchanged; None if it is
     to be fitted.
     """
 
-    pieces: Sequence[Piece]
+    items: Sequence[Any]
+    pieces: Sequence[Piece] = ()
     system: tuple[Message, ...] = ()
     tools: tuple[Mapping[str, Any], ...] = ()
     model: str | None = None
@@ -77,86 +73,12 @@ def text_of(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def read_piece(
-    read: Callable[[Any], Message],
-    data: Any,
-    ref: Any,
-    role: Role = "user",
-    simpler: Callable[[Any], Any] | None = None,
-    key: Key | None = None,
-) -> Piece:
-    """Read a message; a message that cannot be read is sent unchanged, and the piece says why.
-
-    Text that no provider can carry is read with question marks. `simpler` returns the readable part
-    of a message, so that calls and results stay together. With a `key` the message means the same
-    wherever it stands, and is read once.
-    """
-    known = None if key is None else recall(key)
-    if known is not None:
-        return Piece(known, ref)
-    try:
-        message = read(data)
-        if key is not None:
-            _known.put(key, message, 2 * sum([len(each or "") for each in key]))
-        return Piece(message, ref)
-    except _UNREADABLE as error:
-        why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-    with suppress(*_UNREADABLE):
-        cleaned = clean(data)
-        if cleaned != data:
-            return Piece(read(cleaned), ref)
-    with suppress(*_UNREADABLE):
-        if simpler is not None:
-            return Piece(read(clean(simpler(data))), ref, opaque=why)
-    # Not a text that could be cut: the message is sent unchanged, or not at all.
-    unread = Other({"type": "unread", "value": as_text(data)})
-    return Piece(Message(role, (unread,)), ref, opaque=why)
-
-
-# Most messages of a request were in the request before.
-_known = FormMemo(32_000_000)
-
-
-def recall(key: Key) -> Message | None:
-    """Return a message that was read before."""
-    known: Message | None = _known.get(key)
-    return known
-
-
-def key_of(form: str, data: Any) -> Key | None:
-    """Return the key of a message of a form; None if it has none."""
-    if data.__class__ is not dict:
-        return None
-    role, content = data.get("role"), data.get("content")
-    if role.__class__ is str and content.__class__ is str:
-        if len(data) == 2:
-            return form, role, content
-        called = data.get("tool_call_id")
-        if len(data) == 3 and called.__class__ is str:
-            return form, role, content, called
-    try:
-        return form, json.dumps(data)
-    except (TypeError, ValueError, RecursionError):
-        return None
-
-
-def as_text(data: Any) -> str:
-    """Return roughly the text of a value as it is sent."""
-    try:
-        return compact_json(clean(data))
-    except (TypeError, ValueError, RecursionError):
-        return replace_surrogates(repr(data))
-
-
-def clean(value: Any) -> Any:
-    """Return JSON values without lone surrogates."""
-    if isinstance(value, str):
-        return replace_surrogates(value)
-    if isinstance(value, Mapping):
-        return {clean(key): clean(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [clean(each) for each in value]
-    return value
+def system_message(read: Callable[[Any], Message], given: Any) -> tuple[Message, ...]:
+    """Read the system text of a request; a text that cannot be read counts by its size."""
+    for text in (given, clean(given)):
+        with suppress(MuntinError, KeyError, TypeError, AttributeError, ValueError):
+            return (read(text),)
+    return (Message("system", as_text(given)),)
 
 
 def is_whole(pieces: Sequence[Piece], fitted: Fitted) -> bool:
@@ -180,42 +102,6 @@ def count_marks(value: Any, mark: str) -> int:
     if isinstance(value, list | tuple):
         return sum(count_marks(each, mark) for each in value)
     return 0
-
-
-def with_texts(
-    parts: Sequence[Any],
-    placed: Placed,
-    text: Callable[[Any], str | None],
-    stays: Callable[[Any], bool],
-    made: Callable[[str], Any],
-) -> list[Any]:
-    """Return the parts of a message with its new texts.
-
-    `text` returns the text of a part that is only text. If the message has one text now, the first
-    such part gets it, and other parts are kept only if `stays` accepts them.
-    """
-    content = placed.message.content
-    texts = [placed.text or ""]
-    several = False
-    if isinstance(content, tuple):
-        own = [part.text for part in content if isinstance(part, Text)]
-        several = len(own) == sum(text(part) is not None for part in parts)
-        texts = own if several else texts
-    found: list[Any] = []
-    for part in parts:
-        was = text(part)
-        if was is not None:
-            now = texts.pop(0) if texts else ""
-            if now.strip():
-                found.append(part if now == was else {**part, "text": now})
-        elif several or stays(part):
-            found.append(part)
-    return [*found, *(made(each) for each in texts if each.strip())]
-
-
-def is_refusal(part: Any) -> bool:
-    """Say whether a part is a refusal of the model's: it stays whatever its text is."""
-    return isinstance(part, Mapping) and part.get("type") == "refusal"
 
 
 def last_marks(points: Iterable[tuple[int, Breakpoint]], room: int) -> list[tuple[int, Breakpoint]]:

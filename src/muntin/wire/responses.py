@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from muntin.core.accepted import NameRule
 from muntin.core.caching.wire_order import Answer, arrange
 from muntin.core.checks import shown
-from muntin.core.message import NO_RESULT, Message, Role
+from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import (
     Image,
     Other,
@@ -28,13 +28,21 @@ from muntin.core.parts import (
 )
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, MuntinError
-from muntin.wire.chat import MARK, MARKS, cache_options, mark, names_of
+from muntin.wire.blocks import Spelling, new_arguments, written
+from muntin.wire.chat import (
+    MARK,
+    cache_options,
+    is_refusal,
+    mark_items,
+    mark_sent,
+    names_of,
+    text_in,
+)
 from muntin.wire.common import (
     Files,
     as_mapping,
     check,
     count,
-    ends,
     function_of,
     get,
     is_text,
@@ -44,24 +52,17 @@ from muntin.wire.common import (
 from muntin.wire.encoder import Encoder
 from muntin.wire.media import END, Content, Media, contents, hinted, places_of, stands_before
 from muntin.wire.names import ToolNames, schema_of
-from muntin.wire.pieces import Fitted, Piece, Placed
+from muntin.wire.pieces import Fitted, Placed
 from muntin.wire.reply import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
 from muntin.wire.requests import (
     Body,
     Request,
-    as_text,
     body_tools,
-    breakpoints,
-    count_marks,
     inside,
-    is_refusal,
-    key_of,
-    last_marks,
     listed,
     named,
-    read_piece,
+    system_message,
     text_of,
-    with_texts,
 )
 
 # messages
@@ -97,19 +98,26 @@ _OWN = {
     f"{call}_output": call
     for call in ("apply_patch_call", "computer_call", "local_shell_call", "shell_call")
 }
+OWN_RESULTS = frozenset(_OWN)
 # The items of an answer; consecutive ones are one answer.
 OUTPUTS = frozenset({*ITEMS, *CALLS, "reasoning", "message"})
+# All items of this API.
+TYPES = frozenset({*OUTPUTS, *RESULTS, *_OWN})
 
 
-def is_output(data: Mapping[str, Any]) -> bool:
+def is_output(item: Any) -> bool:
     """Say whether an item is part of a model's answer."""
-    if data.get("type") != "message":
-        return data.get("type") in OUTPUTS
-    content = data.get("content")
-    if data.get("role") != "assistant" or isinstance(content, str) or "stop_reason" in data:
+    kind = get(item, "type")
+    if not isinstance(kind, str) or kind not in OUTPUTS:
         return False
-    kinds = [as_plain(part).get("type") for part in content or ()]
-    return all(kind in ("output_text", "refusal") for kind in kinds)
+    if kind != "message":
+        return True
+    content = get(item, "content")
+    own = get(item, "role") == "assistant" and get(item, "stop_reason") is None
+    if not own or isinstance(content, str):
+        return False
+    parts = content if isinstance(content, list | tuple) else ()
+    return all(get(part, "type") in ("output_text", "refusal") for part in parts)
 
 
 def check_item(item: Mapping[str, Any]) -> None:
@@ -333,7 +341,8 @@ class _Encoder(Encoder):
         if tools:
             request["tools"] = tools
         if window.breakpoints:
-            self._mark(window)
+            sent = list(zip(self.order, self.items, strict=True))
+            mark_sent(sent, window, _markable, _part)
         self.ledger.enter(window)
         return request
 
@@ -563,21 +572,6 @@ class _Encoder(Encoder):
         flat.setdefault("strict", False)
         return flat
 
-    def _mark(self, window: Window) -> None:
-        trail, taken = [], 0
-        for at, item in zip(self.order, self.items, strict=True):
-            key = "output" if "output" in item else "content"
-            if item.get("role") in ("user", "system", "developer") or key == "output":
-                if item.get(key):
-                    trail.append((at, item))
-                if isinstance(item.get(key), list):
-                    taken += sum(MARK in part for part in item[key])
-        for item, point in ends(trail, window, MARKS - taken):
-            key = "output" if "output" in item else "content"
-            if isinstance(item[key], str):
-                item[key] = [{"type": "input_text", "text": item[key]}]
-            item[key][-1].setdefault(MARK, mark(point))
-
 
 # Fields of a call that the API takes back.
 _CALL_FIELDS = ("caller", "async")
@@ -731,28 +725,18 @@ class Assembler:
 
 # requests read
 
-_TEXTS = ("input_text", "output_text", "text")
 # Fields that say that OpenAI keeps the rest of the conversation.
 _ELSEWHERE = ("previous_response_id", "conversation", "prompt")
-
-
-class Ref(NamedTuple):
-    """Items of a request that are one message: the index of the first, and where they end."""
-
-    first: int
-    end: int
 
 
 def read_request(body: Body) -> Request:
     """Read the body of a request."""
     given = body.get("input")
-    items = [given] if isinstance(given, str) else listed(body, "input", "a request of Responses")
     told = text_of(body.get("instructions"))
-    system = [] if told is None else [read_piece(_system, told, None, "system").message]
     kept = next((key for key in _ELSEWHERE if body.get(key)), None)
     return Request(
-        _pieces(items),
-        system=tuple(each for each in system if each is not None),
+        [given] if isinstance(given, str) else listed(body, "input", "a request of Responses"),
+        system=() if told is None else system_message(_system, told),
         tools=body_tools(body),
         model=named("openai", body.get("model")),
         user=text_of(body.get("safety_identifier")) or text_of(body.get("user")),
@@ -761,174 +745,72 @@ def read_request(body: Body) -> Request:
     )
 
 
-def write_request(body: Body, fitted: Fitted) -> dict[str, Any]:
-    """Return the request with the kept messages, marked where it may be cached."""
-    given = body["input"]
-    items: list[Any] = []
-    ends: list[int] = []
-    calls: dict[str, ToolCall] = {}
-    for placed in fitted.placed:
-        calls |= {call.id: call for call in placed.message.tool_calls}
-        items += _written([given] if isinstance(given, str) else given, placed, calls)
-        ends.append(len(items))
-    options = {key: each for key, each in _mark(items, ends, fitted).items() if key not in body}
-    sent = items[0] if isinstance(given, str) and [str] == [type(each) for each in items] else items
-    return {**body, **options, "input": sent}
-
-
 def _system(text: str) -> Message:
     return Message("system", text)
 
 
-def _pieces(items: Sequence[Any]) -> list[Piece]:
-    """Read the items of a request: the items of one answer are one message."""
-    found: list[Piece] = []
-    first, own = 0, own_answered(items)
-    while first < len(items):
-        end = first
-        while end < len(items) and _is_output(items[end]):
-            end += 1
-        if end > first:
-            part = list(items[first:end])
-            said = read_piece(_answer, part, Ref(first, end), "assistant", _calls_of)
-            if own and said.message is not None:
-                said = said._replace(message=with_own_calls(said.message, own))
-            found.append(said)
-            first = end
-            continue
-        found.append(_piece(items[first], Ref(first, first + 1)))
-        first += 1
-    return found
+def write_request(body: Body, fitted: Fitted) -> dict[str, Any]:
+    """Return the request with the kept messages, marked where it may be cached."""
+    given = body["input"]
+    listed_items = [given] if isinstance(given, str) else given
+    placed = [each for each in fitted.placed if each.ref or each.message.text]
+    items, ends = written(listed_items, placed, lambda item: SPELLING)
+    made = mark_items(items, ends, replace(fitted, placed=tuple(placed)), _markable, _part)
+    options = {key: each for key, each in made.items() if key not in body}
+    sent = items[0] if isinstance(given, str) and [str] == [type(each) for each in items] else items
+    return {**body, **options, "input": sent}
 
 
-def _is_output(item: Any) -> bool:
-    try:
-        return isinstance(item, Mapping) and is_output(item)
-    except (TypeError, AttributeError):
-        return False
+# items written back
 
 
-def _answer(items: Sequence[Mapping[str, Any]]) -> Message:
-    # If nothing is kept at OpenAI, reasoning is sent without its id.
-    given = [{"id": "", **item} if item["type"] == "reasoning" else item for item in items]
-    for item in given:
-        check_item(item)
-    return answer(given)
+def _new_fields(item: Any, placed: Placed) -> dict[str, Any]:
+    """Return the fields of a call with new arguments, or of a result of OpenAI's own tools."""
+    key = CALLS.get(get(item, "type"))
+    if key is not None:
+        (text,) = new_arguments([item], placed)
+        return {} if text is None else {key: text}
+    if placed.text is not None and get(item, "type") in OWN_RESULTS:
+        return {"output": shorter_output(as_plain(item), placed.text)}
+    return {}
 
 
-def _calls_of(items: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Return the calls of an answer, and the rest as a text."""
-    rest = [item for item in items if item["type"] not in CALLS]
-    said = {"type": "message", "content": [{"type": "output_text", "text": as_text(rest)}]}
-    return [said, *(item for item in items if item["type"] in CALLS)]
-
-
-def _piece(item: Any, ref: Ref) -> Piece:
-    role: Role = "user"
-    if isinstance(item, Mapping):
-        if item.get("type") in RESULTS:
-            key = key_of("responses", item)
-            return read_piece(result, item, ref, "user", _as_output, key)
-        own = own_result(item)
-        if own is not None:
-            return Piece(own, ref)
-        if item.get("role") != "user":  # an unknown item was made by the model, or by its tools
-            role = "assistant"
-    return read_piece(_said, item, ref, role, None, key_of("responses", item))
-
-
-def _as_output(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {**item, "output": as_text(item.get("output"))}
-
-
-def _said(item: Any) -> Message:
-    if isinstance(item, str):
-        return Message("user", item)
-    if not isinstance(item, Mapping) or "role" not in item:
-        kind = item.get("type") if isinstance(item, Mapping) else type(item).__name__
-        raise InvalidInput(f"an item of type {kind!r} is not known")
-    content = item.get("content")
-    if not isinstance(content, str | list | tuple):
-        raise InvalidInput(f"its content is a {type(content).__name__}")
-    return Message.from_dict(as_input(as_plain(item)))
-
-
-def _written(items: Sequence[Any], placed: Placed, calls: Mapping[str, ToolCall]) -> list[Any]:
-    message = placed.message
-    if placed.ref is None:
-        called = message.tool_call_id
-        if called is not None:
-            kind = result_type(calls[called])
-            return [{"type": kind, "call_id": called, "output": message.text}]
-        return [{"role": message.role, "content": message.text}] if message.text else []
-    kept = list(items[placed.ref.first : placed.ref.end])
-    if placed.is_whole:
-        return kept
-    kept = [_shorter(item, placed) for item in kept]
-    if placed.text is None:
-        return kept
-    if message.role == "assistant" and len(kept) > 1:
-        return kept  # the text of an answer is never cut
-    return [_with_text(kept[0], placed)]
-
-
-def _shorter(item: Any, placed: Placed) -> Any:
-    """Return a call with its new arguments."""
-    key = CALLS.get(str(item.get("type"))) if isinstance(item, Mapping) else None
-    arguments = placed.arguments.get(str(item.get("call_id"))) if key is not None else None
-    return item if key is None or arguments is None else {**item, key: arguments}
-
-
-def _with_text(item: Any, placed: Placed) -> Any:
-    if isinstance(item, str):
-        return placed.text
-    key = "output" if "output" in item else "content"
-    content = item.get(key)
-    if item.get("type") not in RESULTS and key == "output":
-        return {**item, key: shorter_output(item, placed.text)}
-    if not isinstance(content, list | tuple):
-        return {**item, key: placed.text}
-    parts = with_texts(content, placed, _request_text, is_refusal, _part)
-    return {**item, key: parts or placed.text}
-
-
-def _request_text(part: Any) -> str | None:
-    text = part.get("text") if isinstance(part, Mapping) and part.get("type") in _TEXTS else None
-    return text if isinstance(text, str) else None
+def _added(message: Message, call: ToolCall | None, items: Sequence[Any]) -> dict[str, Any]:
+    if call is None:
+        return {"role": message.role, "content": message.text}
+    return {"type": result_type(call), "call_id": message.tool_call_id, "output": message.text}
 
 
 def _part(text: str) -> dict[str, Any]:
     return {"type": "input_text", "text": text}
 
 
-def _mark(items: list[Any], ends: Sequence[int], fitted: Fitted) -> dict[str, Any]:
-    """Mark the items behind which to cache; return the options that belong to marks."""
-    points = breakpoints(fitted)
-    if not points:
-        return {}
-    for place, point in last_marks(points, MARKS - count_marks(items, MARK)):
-        end = ends[place] if place >= 0 else 0
-        at = next((n for n in range(end - 1, -1, -1) if _markable(items[n])), None)
-        if at is None:
-            continue
-        item = (
-            items[at] if isinstance(items[at], Mapping) else {"role": "user", "content": items[at]}
-        )
-        key = "output" if "output" in item else "content"
-        parts = [_part(item[key])] if isinstance(item[key], str) else list(item[key])
-        if MARK not in parts[-1]:
-            parts[-1] = {**parts[-1], MARK: mark(point)}
-            items[at] = {**item, key: parts}
-    return cache_options(fitted.window)
+SPELLING = Spelling(
+    model="assistant",
+    is_result=lambda block: False,
+    call=lambda block: None,
+    text=text_in,
+    stays=is_refusal,
+    said=_part,
+    answered=lambda block, text: block,
+    called=lambda block, text: block,
+    added=_added,
+    key=lambda item: "content" if get(item, "output") is None else "output",
+    beside=_new_fields,
+)
 
 
-def _markable(item: Any) -> bool:
+def _markable(item: Any) -> str | None:
     if isinstance(item, str):
-        return bool(item)
+        return "content" if item else None
     if not isinstance(item, Mapping):
-        return False
-    told = item.get("role") in ("user", "system", "developer")
-    content: Any = item.get("output" if item.get("type") in RESULTS else "content")
-    if not content or not (told or item.get("type") in RESULTS):
-        return False
-    return isinstance(content, str) or isinstance(content[-1], Mapping)
+        return None
+    is_output_of_call = item.get("type") in RESULTS
+    key = "output" if is_output_of_call else "content"
+    content: Any = item.get(key)
+    if not content or not (is_output_of_call or item.get("role") in _MARKED_ROLES):
+        return None
+    return key if isinstance(content, str) or isinstance(content[-1], Mapping) else None
+
+
+_MARKED_ROLES = ("user", "system", "developer")
