@@ -136,47 +136,49 @@ def lower(
     units: Sequence[Unit],
     levels: Levels,
     level: int,
-    batches: Iterable[Sequence[Unit]],
+    batches: Iterable[Sequence[int]],
     low: int,
     room: int,
     floor: int = 0,
+    sizes: list[int] | None = None,
 ) -> Levels:
-    """Lower one batch after another, the oldest first, until at most `low` tokens are shown.
+    """Lower one batch of units after another, the oldest first, until at most `low` tokens are
+    shown. A batch holds the places of its units; `sizes` are those at the levels, and follow them.
 
     A batch that would cross the low mark stays if half of the way from it to the room is free.
     Nothing crosses the floor.
     """
-    sizes = dict(zip(map(id, units), sizes_at(units, levels), strict=True))
-    size = sum(sizes.values())
-    if size <= low:
-        return levels
-    ends = _ends(units)
+    sizes = sizes_at(units, levels) if sizes is None else sizes
+    size = sum(sizes)
     for batch in batches:
-        raised = levels.raised(level, ends[id(batch[-1])])
-        left = size + sum([unit.size(raised.of(unit)) - sizes[id(unit)] for unit in batch])
-        if (left < low and size <= (low + room) // 2) or left < floor:
-            return levels
-        levels, size = raised, left
         if size <= low:
-            return levels
+            break
+        raised = levels.raised(level, end_of(units, batch[-1]))
+        if raised == levels:
+            continue
+        after = [units[place].size(raised.of(units[place])) for place in batch]
+        left = size + sum(after) - sum([sizes[place] for place in batch])
+        if (left < low and size <= (low + room) // 2) or left < floor:
+            break
+        levels, size = raised, left
+        for place, tokens in zip(batch, after, strict=True):
+            sizes[place] = tokens
     return levels
 
 
-def _ends(units: Sequence[Unit]) -> dict[int, int]:
-    """Return where each unit ends: where the next one begins."""
-    ends = {}
-    after = units[-1].position + units[-1].indices[-1] - units[-1].indices[0] + 1 if units else 0
-    for unit in reversed(units):
-        ends[id(unit)] = after
-        after = unit.position
-    return ends
+def end_of(units: Sequence[Unit], place: int) -> int:
+    """Return where a unit ends: where the next one begins."""
+    if place + 1 < len(units):
+        return units[place + 1].position
+    last = units[place]
+    return last.position + last.indices[-1] - last.indices[0] + 1
 
 
-def by_turn(units: Sequence[Unit]) -> list[list[Unit]]:
-    """Return the units of every turn but the newest."""
-    turns: dict[int, list[Unit]] = {}
-    for unit in units:
-        turns.setdefault(unit.turn, []).append(unit)
+def by_turn(units: Sequence[Unit]) -> list[list[int]]:
+    """Return the places of the units of every turn but the newest."""
+    turns: dict[int, list[int]] = {}
+    for place, unit in enumerate(units):
+        turns.setdefault(unit.turn, []).append(place)
     return list(turns.values())[:-1]
 
 

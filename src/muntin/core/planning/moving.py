@@ -53,7 +53,7 @@ def show_history(draft: Draft, part: SlotPlan, past: Past, room: int) -> Shown:
         shown = show_at(units, in_turn)
     if shown.tokens + front > room and past is draft.past and draft.run is not None:
         # The newest turn alone does not fit, and requests of this turn will follow.
-        older = [[each] for each in units[:-1] if each.role != "user"]
+        older = [[place] for place, each in enumerate(units[:-1]) if each.role != "user"]
         most = max(0, room - front)
         in_turn = lower(units, in_turn, GONE, older, int(past.low * most), most)
         shown = show_at(units, in_turn)

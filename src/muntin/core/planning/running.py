@@ -36,7 +36,7 @@ def show_run(draft: Draft, part: SlotPlan, past: Past, room: int) -> Shown:
     shown = _with_newest_cut(part, levels, room)
     if shown.tokens > room:
         newest = [unit for unit in units if unit.is_group][-1:] or units[-1:]
-        earlier = [[unit] for unit in units if unit.position < newest[0].position]
+        earlier = [[n] for n, unit in enumerate(units) if unit.position < newest[0].position]
         few = min(room, int(past.low * draft.budget) // 2)
         levels = lower(units, levels, GONE, earlier, few - _NOTE, room)
         shown = _with_newest_cut(part, levels, room)

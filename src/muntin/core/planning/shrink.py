@@ -21,10 +21,11 @@ from muntin.core.planning.levels import (
     Form,
     Levels,
     Shown,
+    end_of,
     lower,
     show_at,
     show_whole,
-    tokens_at,
+    sizes_at,
 )
 from muntin.core.planning.slot import INPUT_LEAST, Cut, Marker, Slot
 from muntin.core.planning.units import Reading, Unit
@@ -84,27 +85,28 @@ def compact(
     levels, and whether that was enough."""
     if not units:
         return levels, True
-    tokens = tokens_at(units, levels)
+    sizes = sizes_at(units, levels)
     # The units of a history stand before those of the run.
     ends = units[0].compactor, units[-1].compactor
     large = min(min(end.largest_result, end.window // 2) for end in ends)
-    if any(unit.tokens > large for unit in units):
-        cut = lower(units, levels, CUT, [units], room, room, floor)
-        after = tokens_at(units, cut)
-        if after < tokens:
-            levels, tokens = cut, after
-    if tokens <= room:
+    if sum(sizes) > room and any(unit.tokens > large for unit in units):
+        cut = levels.raised(CUT, end_of(units, len(units) - 1))
+        after = sizes_at(units, cut)
+        if floor <= sum(after) < sum(sizes):
+            levels, sizes = cut, after
+    if sum(sizes) <= room:
         return levels, True
-    groups = [[unit] for unit in units if unit.is_group and not unit.is_protected]
+    groups = [n for n, unit in enumerate(units) if unit.is_group and not unit.is_protected]
     older = groups[: len(groups) - newest] if newest else groups
     for level in (SHORT, STUB):
-        able = [batch for batch in older if batch[0].compactor.deepest(True) >= level]
+        able = [place for place in older if units[place].compactor.deepest(True) >= level]
         if not able:
             continue
-        levels = lower(units, levels, level, able, low, room, floor)
+        batches = [[place] for place in able]
+        levels = lower(units, levels, level, batches, low, room, floor, sizes)
         # One that would cross the low mark stays as it is: then that is enough.
-        stays = any(levels.of(unit) < level for (unit,) in able)
-        if stays and tokens_at(units, levels) <= (low + room) // 2:
+        stays = levels.of(units[able[-1]]) < level
+        if stays and sum(sizes) <= (low + room) // 2:
             return levels, True
     return levels, False
 
