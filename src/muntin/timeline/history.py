@@ -141,8 +141,8 @@ class History:
             for index, reason, tokens in found.left_out
         }
         for unit in found.units:
-            for index, tokens in zip(unit.indices, unit.costs, strict=True):
-                members[index] = tokens, unit.indices[0]
+            for index, message in zip(unit.indices, unit.messages, strict=True):
+                members[index] = self._counter.message(message), unit.indices[0]
         total, start, group_start = 0, size, size
         for index in reversed(range(found.unread.stop, size)):
             tokens, first = members[index]

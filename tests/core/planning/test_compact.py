@@ -130,7 +130,7 @@ def test_arguments_nested_too_deeply_are_named_by_their_size() -> None:
 def test_calls_and_their_result_at_each_level() -> None:
     compactor = Compactor(forms(), Results(), Ladder(), 4_000)
     messages = group("r" * 3_000)
-    sizes = [compactor.form(level, messages)[2] for level in (CUT, SHORT, STUB)]
+    sizes = [compactor.form(level, messages)[1] for level in (CUT, SHORT, STUB)]
     assert sizes == [1_006, 206, 36]
     assert compactor.deepest(True) == STUB
     assert compactor.deepest(False) == CUT
@@ -138,8 +138,8 @@ def test_calls_and_their_result_at_each_level() -> None:
 
 def test_a_text_of_more_than_half_a_window_is_cut_to_a_quarter_of_it() -> None:
     compactor = Compactor(forms(), Results(), Ladder(), 1_000)
-    (half,), _, _ = compactor.form(CUT, (user("t" * 500),))
-    (cut,), _, tokens = compactor.form(CUT, (user("t" * 501),))
+    (half,), _ = compactor.form(CUT, (user("t" * 500),))
+    (cut,), tokens = compactor.form(CUT, (user("t" * 501),))
     assert half.text == "t" * 500
     assert tokens == len(cut.text) == 250
     assert cut.text.startswith("t" * 100)
@@ -149,7 +149,7 @@ def test_a_text_of_more_than_half_a_window_is_cut_to_a_quarter_of_it() -> None:
 def test_without_a_ladder_a_result_is_only_cut() -> None:
     compactor = Compactor(forms(), Results(), None, 4_000)
     assert compactor.deepest(True) == CUT
-    sizes = {compactor.form(level, group("r" * 3_000))[2] for level in (CUT, SHORT, STUB)}
+    sizes = {compactor.form(level, group("r" * 3_000))[1] for level in (CUT, SHORT, STUB)}
     assert sizes == {1_006}
 
 
@@ -241,7 +241,7 @@ def test_each_level_is_at_most_as_large_as_the_one_above(
     compactor = Compactor(made, Results(), Ladder(short_tokens=short), 1_200)
     messages = group(result, json.dumps({"text": argument}))
     whole = sum(made.counter.message(message) for message in messages)
-    sizes = [whole, *(compactor.form(level, messages)[2] for level in (CUT, SHORT, STUB))]
+    sizes = [whole, *(compactor.form(level, messages)[1] for level in (CUT, SHORT, STUB))]
     assert sizes == sorted(sizes, reverse=True)
 
 

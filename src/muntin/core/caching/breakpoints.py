@@ -155,7 +155,9 @@ def ttls(
 
 def user_breakpoints(messages: Sequence[Message]) -> list[int]:
     """Return the breakpoints that the messages carry themselves: the places behind them."""
-    return [place for place, message in enumerate(messages, 1) for _ in _carried(message)]
+    able = enumerate(messages, 1)
+    carriers = [pair for pair in able if pair[1].extra or pair[1].content.__class__ is tuple]
+    return [place for place, message in carriers for _ in _carried(message)]
 
 
 def _carried(message: Message) -> list[Any]:

@@ -111,7 +111,7 @@ RESULTS = Results()
 LADDER = Ladder()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Forms:
     """The forms of messages for one counter.
 
@@ -212,11 +212,11 @@ def _like(call: ToolCall, arguments: Any) -> str:
     return json.dumps(arguments, ensure_ascii=False, sort_keys=True)
 
 
-# Messages, what each costs, and all together.
-Costed: TypeAlias = tuple[tuple[Message, ...], tuple[int, ...], int]
+# Messages, and their tokens.
+Costed: TypeAlias = tuple[tuple[Message, ...], int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Compactor:
     """Makes the compact forms of one slot's messages; `window` is what its sizes are shares of."""
 
@@ -237,14 +237,13 @@ class Compactor:
         return STUB if self.ladder.stubs else SHORT
 
     def form(self, level: int, messages: tuple[Message, ...]) -> Costed:
-        """Return the messages of a unit at a level, what each costs, and all together."""
+        """Return the messages of a unit at a level, and their tokens."""
         forms = self.forms
         key = (level, messages, self.results, self.ladder, self.window, forms.loads)
         known: Costed | None = forms.counter.forms.get(key)
         if known is None:
             made = tuple(self._messages(level, messages))
-            costs = tuple([forms.counter.message(message) for message in made])
-            known = made, costs, sum(costs)
+            known = made, sum(map(forms.counter.message, made))
             size = sum([len(message.text) for message in (*messages, *made)])
             forms.counter.forms.put(key, known, size)
         return known

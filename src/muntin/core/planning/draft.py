@@ -40,7 +40,7 @@ class SlotPlan:
     open_room: int | None = None
     room: int = 0
     beside: int = 0
-    shown: Shown = field(default_factory=lambda: Shown([], 0))
+    shown: Shown = field(default_factory=Shown)
     reason: str = OVER_BUDGET
     order: int = 0
     elsewhere: tuple[tuple[int, Message | None], ...] = ()
@@ -110,7 +110,7 @@ class SlotPlan:
         shown = self.shown
         if shown.note or self.elsewhere or self.reading.is_scattered:
             return [message for _, message in self.entries()]
-        return [*shown.front, *(message for form in shown.forms for message in form.messages)]
+        return [*shown.front, *[message for form in shown.forms for message in form.messages]]
 
 
 @dataclass(slots=True)

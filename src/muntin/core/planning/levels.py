@@ -8,7 +8,7 @@ units and levels; `planner` decides when a conversation moves, and into which ro
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from muntin.core.message import Message
@@ -79,8 +79,8 @@ class Shown:
     that a conversation reached: for good, and for this turn.
     """
 
-    forms: list[Form]
-    tokens: int
+    forms: list[Form] = field(default_factory=list)
+    tokens: int = 0
     front: tuple[Message, ...] = ()
     note: Message | None = None
     lasting: Levels | None = None
@@ -113,7 +113,7 @@ def show_at(units: Sequence[Unit], levels: Levels) -> Shown:
     forms = []
     for unit, level in zip(units, levels_at(units, levels), strict=True):
         if level != GONE:
-            messages, _, tokens = unit.form(level)
+            messages, tokens = unit.form(level)
             status = STATUSES[level] if tokens < unit.tokens else "kept"
             forms.append(Form(unit, messages, tokens, status))
     return Shown(forms, sum([form.tokens for form in forms]))

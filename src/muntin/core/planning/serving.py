@@ -184,7 +184,7 @@ def _serve_once(draft: Draft, parties: Sequence[Sequence[SlotPlan]]) -> None:
     broken: set[Group] = set()
     left = _Left(draft.room)  # after what was given, and the needs of those not served yet
     for part in draft.ranked:
-        part.shown, part.beside = Shown([], 0), 0
+        part.shown, part.beside = Shown(), 0
         left.take(part.slot.pool, part.need)
     spare = left.window
     for party in parties:

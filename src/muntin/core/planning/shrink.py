@@ -89,7 +89,7 @@ def compact(
     # The units of a history stand before those of the run.
     ends = units[0].compactor, units[-1].compactor
     large = min(min(end.largest_result, end.window // 2) for end in ends)
-    if sum(sizes) > room and any(unit.tokens > large for unit in units):
+    if sum(sizes) > room and max(sizes) > large:
         cut = levels.raised(CUT, end_of(units, len(units) - 1))
         after = sizes_at(units, cut)
         if floor <= sum(after) < sum(sizes):
@@ -134,7 +134,9 @@ def without_oldest(
         places = [by_unit[id(unit)] for unit in order]
     if by_character and slot.trim.keep == "head":
         places.reverse()
-    for place in sorted(places, key=lambda place: shown.forms[place].unit.is_system):
+    system = [place for place in places if shown.forms[place].unit.is_system]
+    others = [place for place in places if place not in system] if system else places
+    for place in (*others, *system):
         if size <= room:
             break
         form = shown.forms[place]

@@ -34,13 +34,12 @@ class Unit:
     `position` is the place in the conversation, `turn` counts the user's turns. `indices` are the
     places of the messages in the slot. A result that stands in another slot than its call is part
     of the call's unit: `elsewhere` says in which slot, and where. `missing` are calls without a
-    result; a group is calls with results.
+    result; a group is calls with results. `added` are the tokens of results that the wire adds.
     """
 
     position: int
     indices: tuple[int, ...]
     messages: tuple[Message, ...]
-    costs: tuple[int, ...]
     tokens: int
     compactor: Compactor
     is_system: bool = False
@@ -48,6 +47,7 @@ class Unit:
     is_group: bool = False
     elsewhere: tuple[tuple[int, int], ...] = ()
     is_protected: bool = False
+    added: int = 0
     turn: int = 0
     forms: dict[int, Costed] = field(default_factory=dict, compare=False)
 
@@ -57,17 +57,16 @@ class Unit:
         return self.messages[0].role
 
     def form(self, level: int) -> Costed:
-        """Return the unit at a level: its messages, what each costs, and all together. A form that
-        would be no smaller is the unit itself."""
+        """Return the unit at a level: its messages and its tokens. A form that would be no smaller
+        is the unit itself."""
         if level == FULL:
-            return self.messages, self.costs, self.tokens
+            return self.messages, self.tokens
         known = self.forms.get(level)
         if known is None:
-            messages, costs, tokens = self.compactor.form(level, self.messages)
-            tokens += self.tokens - sum(self.costs)  # results that the wire adds
-            known = messages, costs, tokens
-            if tokens >= self.tokens:
-                known = self.messages, self.costs, self.tokens
+            messages, tokens = self.compactor.form(level, self.messages)
+            known = messages, tokens + self.added
+            if known[1] >= self.tokens:
+                known = self.messages, self.tokens
             self.forms[level] = known
         return known
 
@@ -75,7 +74,7 @@ class Unit:
         """Return the tokens of the unit at a level."""
         if level == FULL:
             return self.tokens
-        return 0 if level == GONE else self.form(level)[2]
+        return 0 if level == GONE else self.form(level)[1]
 
 
 # A message that was read: its index, the message, its tokens.
@@ -129,7 +128,7 @@ def read_slot(
             message = cast("Message", slot.messages[0])
             tokens = counter.message(message)
             is_system = message.role == "system"
-            unit = Unit(0, (0,), (message,), (tokens,), tokens, compactor, is_system)
+            unit = Unit(0, (0,), (message,), tokens, compactor, is_system)
             return Reading(slot, [unit])
         reader = _Reader(slot, counter, compactor)
         if trim.behavior == "char" and trim.keep == "head":
@@ -206,11 +205,12 @@ class _Reader:
         """Beyond the fit, find system messages, and name the results whose call lies there."""
         stop = self.unread.stop
         for index in range(stop - 1, max(self.unread.start, stop - LOOK_BACK) - 1, -1):
-            role = role_of(self.items[index])
+            item = self.items[index]
+            role = item.role if item.__class__ is Message else role_of(item)
             if role == "system":
                 self.take(index)
             elif role == "assistant" and self.open:
-                for call in convert(self.items[index], self.slot, index).tool_calls:
+                for call in convert(item, self.slot, index).tool_calls:
                     if call.id in self.open:
                         result = self.nearest(call.id)
                         self.left_out.append((result[0], "beyond_fit", result[2]))
@@ -251,9 +251,7 @@ class _Reader:
                 self.prepend(index, message, tokens)
                 return tokens
         is_system = message.role == "system"
-        self.units.append(
-            Unit(index, (index,), (message,), (tokens,), tokens, self.compactor, is_system)
-        )
+        self.units.append(Unit(index, (index,), (message,), tokens, self.compactor, is_system))
         window = self.compactor.window
         return tokens if tokens <= window // 2 else min(tokens, max(LEAST, window // 4))
 
@@ -275,7 +273,6 @@ class _Reader:
                 indices[0],
                 indices,
                 messages,
-                costs,
                 sum(costs),
                 self.compactor,
                 missing=tuple(missing),
@@ -285,7 +282,7 @@ class _Reader:
         most = self.least_result
         least = sum([min(cost, most) if m.tool_call_id else cost for _, m, cost in members])
         if tokens > _LONG_CALL and self.compactor.deepest(True) == STUB:
-            return min(least, self.compactor.form(STUB, messages)[2])  # arguments get shorter too
+            return min(least, self.compactor.form(STUB, messages)[1])  # arguments get shorter too
         return least
 
     def nearest(self, call_id: str) -> Read:
@@ -310,7 +307,6 @@ class _Reader:
         unit = self.units[-1]
         unit.indices = (index, *unit.indices)
         unit.messages = (message, *unit.messages)
-        unit.costs = (tokens, *unit.costs)
         unit.tokens += tokens
         unit.position = index
 
@@ -365,6 +361,7 @@ def link(readings: Sequence[Reading], counter: Counter) -> None:
             later = [reading for there, reading in partly if there > place]
             found = _find_unread(later, called)
             if found is None:
+                unit.added += counter.missing_result()
                 unit.tokens += counter.missing_result()
                 continue
             reading, index, message = found
@@ -379,7 +376,6 @@ def _add_result(unit: Unit, slot: Slot, index: int, message: Message, tokens: in
     unit.is_group = True
     unit.elsewhere += ((slot.index, index),)
     unit.messages += (message,)
-    unit.costs += (tokens,)
     unit.tokens += tokens
 
 
@@ -433,7 +429,6 @@ def check_joined(readings: Sequence[Reading], counter: Counter) -> None:
                 f"{group.name!r} have role {roles[group]!r}; joined texts share one role"
             )
         unit.tokens -= counter.overhead
-        unit.costs = (unit.tokens,)
 
 
 def _place(slot: Slot, culprit: object) -> str:
