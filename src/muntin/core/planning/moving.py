@@ -98,6 +98,8 @@ def _moved(draft: Draft, part: SlotPlan, past: Past, levels: Levels, room: int) 
     short, fits = compact(units, levels, room, low, floor=floor)
     if fits:
         return short
+    if short == levels:
+        return lower(units, levels, GONE, by_turn(units), low, room, floor)
     both = [lower(units, each, GONE, by_turn(units), low, room, floor) for each in (short, levels)]
     counts = [len(_without_oldest(draft, part, show_at(units, each), room).forms) for each in both]
     return both[counts[0] <= counts[1]]

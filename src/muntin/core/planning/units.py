@@ -204,8 +204,9 @@ class _Reader:
     def look_back(self) -> None:
         """Beyond the fit, find system messages, and name the results whose call lies there."""
         stop = self.unread.stop
-        for index in range(stop - 1, max(self.unread.start, stop - LOOK_BACK) - 1, -1):
-            item = self.items[index]
+        begin = max(self.unread.start, stop - LOOK_BACK)
+        indices = range(stop - 1, begin - 1, -1)
+        for index, item in zip(indices, reversed(self.items[begin:stop]), strict=True):
             role = item.role if item.__class__ is Message else role_of(item)
             if role == "system":
                 self.take(index)
