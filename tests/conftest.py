@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -94,6 +95,25 @@ def own_server(_own_server: "Server") -> Iterator["Server"]:
     if not _own_server.socket.exists():
         _own_server.start()
     _own_server.take_back()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def database(server: "Server") -> str:
+    return server.new_database()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest) -> str:
+    """Return the address of an empty store that several processes can open."""
+    if request.param == "sqlite":
+        return f"sqlite:///{request.getfixturevalue('file')}"
+    server: Server = request.getfixturevalue("server")
+    return server.url(request.getfixturevalue("database"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -19,11 +19,7 @@ from tests.providers.servers import CHAT, Answer, _chunk, _sse, serving
 HELLO = Answer(pieces=CHAT.pieces)
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    """Every test is a new user in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def to(server, *more: str) -> list[str]:

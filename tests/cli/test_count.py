@@ -16,11 +16,7 @@ AIRLINE = ROOT / "src" / "muntin" / "cli" / "data" / "airline.json"
 SUPPORT = ROOT / "examples" / "data" / "support.jsonl"
 
 
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    """Every test is a new user in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_texts_and_chats_with_a_total(here):

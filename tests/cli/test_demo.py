@@ -18,12 +18,7 @@ from muntin.timeline.store import open_store
 from tests.cli.command import MUNTIN, fails, on_terminal, run, said, shown
 from tests.paths import ROOT
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    """Every test is a new user in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_it_shows_bar_reasons_and_request_and_ends_with_the_inspector(here):

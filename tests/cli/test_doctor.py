@@ -18,12 +18,7 @@ from muntin.timeline.store.sql.schema import MIGRATIONS
 from tests.cli.command import HOSTILE, fails, harmless, run, said, shown
 from tests.paths import ROOT
 
-
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    """Every test is a new user in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def found(group: str, *args: str, code: int = 0, **options) -> dict[str, tuple[str, str]]:

@@ -8,21 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability.server import Server
 from tests.workers import Start, workers
 
 
 def times(name: str, short: int) -> int:
     """Return how often something is done: what the environment says, else a few times."""
     return int(os.environ.get(f"MUNTIN_FAULTS_{name}", short))
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'store.db'}"
-    running: Server = request.getfixturevalue("server")
-    return running.url(running.new_database())
 
 
 @pytest.fixture

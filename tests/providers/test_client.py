@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import ssl
 import time
 from collections import deque
 from collections.abc import Callable
@@ -33,20 +31,6 @@ pytest.importorskip("anthropic")
 pytest.importorskip("google.genai")
 
 KEY = "sk-canary-0123456789"
-
-
-@pytest.fixture(autouse=True)
-def no_environment(monkeypatch):
-    vendors = ("OPENAI_", "ANTHROPIC_", "GOOGLE_", "GEMINI_")
-    for name in [name for name in os.environ if name.startswith(vendors)]:
-        monkeypatch.delenv(name)
-    # Plain HTTP needs no certificates, and reading them is most of what opening a client costs.
-    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
-
-
-@pytest.fixture(params=list(PROTOCOLS.values()), ids=list(PROTOCOLS))
-def protocol(request):
-    return request.param
 
 
 @pytest.fixture(params=[False, True], ids=["complete", "stream"])

@@ -22,10 +22,8 @@ from muntin.errors import (
 from muntin.providers.client import Client
 from muntin.providers.names import as_model
 from muntin.providers.sdks import APIS, NO_KEY
-from tests.providers.servers import CHAT, MESSAGES, PROTOCOLS, Answer, Protocol, serving
-from tests.providers.test_client import KEY, answer_of, ask, client_of, no_environment, window
-
-__all__ = ["no_environment"]  # a fixture that every test here uses
+from tests.providers.servers import CHAT, MESSAGES, Answer, Protocol, serving
+from tests.providers.test_client import KEY, answer_of, ask, client_of, window
 
 VARIABLES = {
     "openai": "OPENAI_API_KEY",
@@ -37,11 +35,6 @@ ADDRESSES = {
     "anthropic": "ANTHROPIC_BASE_URL",
     "google": "GOOGLE_GEMINI_BASE_URL",
 }
-
-
-@pytest.fixture(params=list(PROTOCOLS.values()), ids=list(PROTOCOLS))
-def protocol(request):
-    return request.param
 
 
 def provider_of(protocol: Protocol) -> str:

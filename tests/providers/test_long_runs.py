@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import ssl
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from itertools import pairwise
@@ -27,15 +25,6 @@ BUDGET = 6_000
 RESULT = "".join(f"line {n} of the file, rather long, as lines are.\n" for n in range(40))
 # What the SDK adds to a request, or Muntin's settings do; no part of the window.
 SETTINGS = ("model", "max_tokens", "stream", "metadata")
-
-
-@pytest.fixture(autouse=True)
-def no_environment(monkeypatch):
-    vendors = ("OPENAI_", "ANTHROPIC_", "GOOGLE_", "GEMINI_")
-    for name in [name for name in os.environ if name.startswith(vendors)]:
-        monkeypatch.delenv(name)
-    # Plain HTTP needs no certificates, and reading them is most of what opening a client costs.
-    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
 
 
 def read_file(path: str) -> str:

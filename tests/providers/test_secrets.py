@@ -22,10 +22,8 @@ from muntin.errors import ProviderError
 from muntin.providers.client import Client
 from muntin.providers.secrets import bare_address, find_secrets
 from muntin.settings import defaults
-from tests.providers.servers import CHAT, PROTOCOLS, Answer, Protocol, Received, serving
-from tests.providers.test_client import KEY, answer_of, ask, no_environment
-
-__all__ = ["no_environment"]  # a fixture that every test here uses
+from tests.providers.servers import CHAT, Answer, Protocol, Received, serving
+from tests.providers.test_client import KEY, answer_of, ask
 
 PLACES = ("header", "bearer", "user", "password", "query", "environment")
 VARIABLES = {
@@ -34,11 +32,6 @@ VARIABLES = {
     "google": "GOOGLE_GEMINI_BASE_URL",
 }
 LETTERS = "abcdefghijkmnopqrstuvwxyzABCDEFGH0123456789!\"'\\&<>~._-+%"
-
-
-@pytest.fixture(params=list(PROTOCOLS.values()), ids=list(PROTOCOLS))
-def protocol(request):
-    return request.param
 
 
 def given_in(place: str, secret: str, url: str, protocol: Protocol) -> tuple[str, dict[str, Any]]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import ssl
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,14 +24,6 @@ pytest.importorskip("google.genai")
 # As MCP names them, and as they become alike where a dot is refused; one is too long.
 LONG = "mcp__" + "very_" * 30 + "long"
 NAMES = ("server.tool", "server_tool", "server:tool", "server/tool", LONG, "two words")
-
-
-@pytest.fixture(autouse=True)
-def no_environment(monkeypatch):
-    vendors = ("OPENAI_", "ANTHROPIC_", "GOOGLE_", "GEMINI_")
-    for name in [name for name in os.environ if name.startswith(vendors)]:
-        monkeypatch.delenv(name)
-    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
 
 
 def tools(ran: list[str]) -> list[ToolLike]:

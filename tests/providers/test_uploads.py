@@ -19,9 +19,7 @@ from tests.providers.servers import (
     Received,
     serving,
 )
-from tests.providers.test_client import client_of, no_environment
-
-__all__ = ["no_environment"]  # a fixture that every test here uses
+from tests.providers.test_client import client_of
 
 PDF, DATA = "application/pdf", b"%PDF-1.7 canary"
 FILES: dict[str, dict[str, Any]] = {

@@ -6,26 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability.server import Server
 from tests.workers import Start, workers
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "store.db"
-
-
-@pytest.fixture
-def database(server: Server) -> str:
-    return server.new_database()
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{request.getfixturevalue('file')}"
-    server: Server = request.getfixturevalue("server")
-    return server.url(request.getfixturevalue("database"))
 
 
 @pytest.fixture
