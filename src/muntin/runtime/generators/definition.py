@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from muntin.agent.loop import last_reply
 from muntin.agent.tools import ToolLike, as_tools
-from muntin.calls import TIMEOUT, arity
+from muntin.calls import TIMEOUT, arity, takes_arguments_of
 from muntin.core.budget import Budget
 from muntin.core.checks import (
     check_optional_text,
@@ -101,18 +101,14 @@ class Generator:
 
         The user's message is recorded with it. Without an app the session is kept in memory.
         """
-        return await last_reply(self._turn(input, app, session, model, streaming=False))
+        return await last_reply(
+            self._turn(input, app=app, session=session, model=model, streaming=False)
+        )
 
-    def stream(
-        self,
-        input: Any = None,
-        *,
-        app: App | None = None,
-        session: str | None = None,
-        model: str | Model | None = None,
-    ) -> AsyncGenerator[Event, None]:
+    @takes_arguments_of(run)
+    def stream(self, *args: Any, **options: Any) -> AsyncGenerator[Event, None]:
         """Do the same as `run`, and yield the events; the last event is `Finished`."""
-        return self._turn(input, app, session, model, streaming=True)
+        return self._turn(*args, streaming=True, **options)
 
     async def window(
         self,
@@ -132,11 +128,11 @@ class Generator:
 
     def _turn(
         self,
-        input: Any,
-        app: App | None,
-        session: str | None,
-        model: str | Model | None,
+        input: Any = None,
         *,
+        app: App | None = None,
+        session: str | None = None,
+        model: str | Model | None = None,
         streaming: bool,
     ) -> AsyncGenerator[Event, None]:
         valid = self.validate(input)
