@@ -268,7 +268,7 @@ class FunctionRun(Run):
             tools=as_tools(tools, "agent"),
             resume=messages_from(resume),
             max_steps=check_count(max_steps, "max_steps"),
-            settings=settings or {},
+            settings=dict(settings or {}),
             parallel=check_count(parallel, "parallel"),
         )
         self._compose = compose
