@@ -155,10 +155,11 @@ class Ctx:
     @property
     def tools(self) -> tuple[ToolLike, ...]:
         """The built-in tools: they read what the window does not show."""
-        from muntin.runtime.recovery import Reader, recovery_tools
+        from muntin.runtime.recovery import Reader
 
-        given = self.session, self.projections, lambda: self.sources, self.turn.number
-        return (Reader(*given).search_history, *recovery_tools(*given))
+        turn = self.turn.number
+        reader = Reader(self.session, self.projections, lambda: self.sources, turn)
+        return (reader.search_history, *reader.tools)
 
     @property
     def load_result(self) -> ToolLike:

@@ -123,10 +123,8 @@ class Inbox:
 
     async def deliver(self, entity: str, draft: Draft) -> Item:
         """Append something to an entity's inbox, once, and have the entity handled."""
-        check_session_id(entity)
-        until = while_dropped()
+        session, until = self._session(entity), while_dropped()
         await retry(self._engine.ready, until)
-        session = self._session(entity)
         # By its time the item is found again if a commit was in doubt.
         opening = replace(session.draft(draft), opens="inbox", time=datetime.now(UTC))
         begun: dict[str, int] = {}

@@ -50,13 +50,7 @@ def recovery_tools(
     `sources` returns the sources of the window. `turn` is the current turn: its items can be read
     even if they stay out of the history.
     """
-    reader = Reader(session, projection, sources, turn)
-    return (
-        reader.load_timeline_range,
-        reader.load_source_range,
-        reader.load_context_history,
-        reader.load_result,
-    )
+    return Reader(session, projection, sources, turn).tools
 
 
 def offering(
@@ -93,6 +87,16 @@ class Reader:
         self._projection = projection
         self._sources = sources
         self._turn = turn
+
+    @property
+    def tools(self) -> tuple[ToolLike, ...]:
+        """The tools that read the parts that a window cut."""
+        return (
+            self.load_timeline_range,
+            self.load_source_range,
+            self.load_context_history,
+            self.load_result,
+        )
 
     async def load_timeline_range(self, start: int, end: int) -> str:
         """Read the items of the timeline from position `start` to position `end`."""
