@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
 
 from muntin.core.message import Message
@@ -103,17 +103,23 @@ def told_later(maker: object) -> Iterator[None]:
         _later.reset(before)
 
 
+class ComposeSpan(NamedTuple):
+    """The span of one window; `made` puts the window's report into it."""
+
+    made: Callable[[Window], None]
+
+
 @contextmanager
 def composing(
     model: str | None, conversation: str | None = None, *, made_by: object = None
-) -> Iterator[Callable[[Window], None]]:
-    """Span the making of one window; call the function that is given with the window.
+) -> Iterator[ComposeSpan]:
+    """Span the composing of one window; call `made` with the window.
 
     Nothing is reported inside of another `composing`, nor where a caller reports the window of
     `made_by`: a window is reported once.
     """
     if _composing.get() or (made_by is not None and _later.get() is made_by):
-        yield lambda window: None
+        yield ComposeSpan(lambda window: None)
         return
     span = _start_span("compose_context", model)
 
@@ -141,16 +147,22 @@ def composing(
     outer = _composing.set(True)
     try:
         with nullcontext() if span is None else _trace().use_span(span, end_on_exit=True):
-            yield report
+            yield ComposeSpan(report)
     finally:
         _composing.reset(outer)
+
+
+class CallSpan(NamedTuple):
+    """The span of one call to a model; `answered` puts the reply into it."""
+
+    answered: Callable[[Reply], None]
 
 
 @contextmanager
 def calling(
     model: str, window: Window, conversation: str | None = None, *, streaming: bool
-) -> Iterator[Callable[[Reply], None]]:
-    """Span one call to a model; call the function that is given with the reply.
+) -> Iterator[CallSpan]:
+    """Span one call to a model; call `answered` with the reply.
 
     With `streaming` the span is not the current span: between the pieces of a stream the caller's
     own code runs.
@@ -185,7 +197,7 @@ def calling(
     quiet = {"record_exception": False, "set_status_on_exception": False}
     try:
         with nullcontext() if span is None or streaming else _trace().use_span(span, **quiet):
-            yield report
+            yield CallSpan(report)
     except Exception as error:
         failed = error
         raise

@@ -149,15 +149,13 @@ class Run(ABC):
     async def _ask(self, streaming: bool) -> AsyncGenerator[Event, None]:
         """Ask the model once, and record its answer."""
         name = self._model.name
-        with telemetry.composing(name, self._conversation) as report_window:
+        with telemetry.composing(name, self._conversation) as span:
             with self.inside():
                 window = await self.compose(tuple(self._messages))
-            report_window(window)
+            span.made(window)
             if window.over_budget:
                 raise self._exceeded(window)
-        with telemetry.calling(
-            name, window, self._conversation, streaming=streaming
-        ) as report_reply:
+        with telemetry.calling(name, window, self._conversation, streaming=streaming) as call:
             if streaming:
                 answer = None
                 async with _closing(self._model.stream(window, settings=self._settings)) as events:
@@ -171,7 +169,7 @@ class Run(ABC):
             else:
                 with self.inside():
                     answer = await self._model.complete(window, settings=self._settings)
-            report_reply(answer)
+            call.answered(answer)
         usage = answer.usage
         self._usages.append(usage)
         if usage.input:  # a model may report none

@@ -100,12 +100,12 @@ class Fitter:
         """
         check_optional_text(conversation, "conversation")
         check_optional_text(model, "model")
-        with telemetry.composing(model or self.model, conversation) as report_window:
+        with telemetry.composing(model or self.model, conversation) as span:
             composer = self._composer(model or self.model)
             form = composer.counter.form(output)
             composer = replace(composer, budget=composer.budget.keeping(form))
             fitted = self._fit(composer, pieces, tools, system, previous, conversation)
-            report_window(fitted.window)
+            span.made(fitted.window)
         return fitted
 
     def _fit(

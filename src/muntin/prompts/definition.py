@@ -260,9 +260,9 @@ class Prompt:
             # Only if a context asks for it: one call may be the last.
             caching=any(part.breakpoint for part in gathered.parts),
         )
-        with telemetry.composing(name if model_id else None, made_by=self) as report_window:
+        with telemetry.composing(name if model_id else None, made_by=self) as span:
             window = _compose(composer, gathered, token_budget, whole)
-            report_window(window)
+            span.made(window)
         origins = zip(window.messages, window.origins, strict=True)
         return Resolution(
             system=SEPARATOR.join(message.text for message, origin in origins if origin is None),

@@ -314,10 +314,10 @@ class _Job:
         window = slots.render()
         try:
             async with asyncio.timeout(summary.timeout) as limit:
-                with telemetry.calling(name, window, streaming=False) as report_reply:
+                with telemetry.calling(name, window, streaming=False) as call:
                     settings = {"max_tokens": summary.max_tokens}
                     reply = await self.model.complete(window, settings=settings)
-                    report_reply(reply)
+                    call.answered(reply)
         except TimeoutError as error:
             if not limit.expired():
                 raise
