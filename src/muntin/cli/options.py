@@ -39,9 +39,12 @@ def store_address(text: str | None) -> str | None:
 
 
 def check_lasting(url: str) -> None:
-    """Refuse a store in memory, which is gone when the command ends."""
+    """Refuse a store in memory, which is the process's own."""
     if url.startswith("memory"):
-        raise InvalidInput(f"{url!r} is gone when the command ends; name a file or a server")
+        raise InvalidInput(
+            f"{url!r} is empty in a new process and is gone when the command ends; "
+            "name a file or a server"
+        )
 
 
 @contextmanager

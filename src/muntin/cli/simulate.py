@@ -5,8 +5,8 @@ Typer reads them when the command runs.
 """
 
 import sys
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Annotated
 
 import typer
@@ -92,10 +92,9 @@ def named_policy(text: str) -> tuple[str, PolicyLike]:
             raise InvalidInput(f"--policy {text}: {error}") from error
     if ":" not in text:
         return text, text
-    module, _, name = text.partition(":")
     sys.path.insert(0, "")  # the user's function is usually in this folder
     try:
-        policy: PolicyLike = getattr(import_module(module), name)
+        policy: PolicyLike = resolve_name(text)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidInput(f"--policy {text}: {error}") from error
     finally:
