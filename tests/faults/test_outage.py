@@ -365,15 +365,15 @@ def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
 
 def limit_pages(app: App, pages: int) -> None:
     """Have every connection of the store, also those to come, end at so many pages."""
-    database: Any = app.store.database
-    set_up = type(database)._set_up
+    connections: Any = app.store.database.connections
+    set_up = type(connections)._set_up
 
     def limited(connection: Any) -> None:
-        set_up(database, connection)
+        set_up(connections, connection)
         connection.execute(f"PRAGMA max_page_count = {pages}")
 
-    database._set_up = limited
-    database.close()
+    connections._set_up = limited
+    connections.close()
 
 
 def test_what_came_of_a_store_that_was_away_is_the_stores_fault() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from muntin.errors import InvalidInput
@@ -257,7 +258,12 @@ def _joined(alike: Sequence[Decision]) -> Decision:
 
 
 def _values(value: Any) -> dict[str, Any]:
-    return {spec.name: getattr(value, spec.name) for spec in fields(value)}
+    return {name: getattr(value, name) for name in _names(value.__class__)}
+
+
+@cache
+def _names(kind: type[Any]) -> list[str]:
+    return [spec.name for spec in fields(kind)]
 
 
 def _prefix_lines(prefix: Prefix) -> Iterable[str]:

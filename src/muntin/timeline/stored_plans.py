@@ -109,7 +109,7 @@ def _write_slot(
     if trim.results is not None:
         rules["results"] = [trim.results.max_ratio, *trim.results.keep]
     if trim.ladder is not None:
-        rules["ladder"] = list(astuple(trim.ladder))
+        rules["ladder"] = _in_order(trim.ladder)
     marker = None if trim.marker is None else write_marker(trim.marker)
     if marker is not None:
         rules["marker"] = marker
@@ -119,6 +119,11 @@ def _write_slot(
         shown = _shown(in_full(slot), most, asked)
     messages = _put_messages([_content(message) for message in shown], contents)
     return {"name": slot.name, "messages": messages, **rules}
+
+
+@lru_cache
+def _in_order(rungs: Ladder) -> list[Any]:
+    return list(astuple(rungs))
 
 
 def _shown(slot: Slot, characters: int, asked: Sequence[int]) -> list[Message]:

@@ -24,7 +24,7 @@ from weakref import finalize
 from muntin.core.checks import shown
 from muntin.errors import StoreError, needing
 from muntin.timeline.clock import monotonic_micros, new_anchor
-from muntin.timeline.store.sql import forks, schema, waiting
+from muntin.timeline.store.sql import schema, waiting
 from muntin.timeline.store.sql.address import Address, read_address
 from muntin.timeline.store.sql.transaction import Transaction, for_psycopg, for_sqlite
 from muntin.timeline.store.sql.trouble import (
@@ -64,38 +64,21 @@ _CLASHES = ("40001", "40P01")
 UNIQUE_VIOLATION = "23505"
 
 
-class Database:
-    """One SQLite file or PostgreSQL database, its tables up to date."""
+class Connections:
+    """The connections to one file or server; any thread uses an idle one again."""
 
-    def __init__(self, url: str, *, create: bool = True, lazy: bool = False) -> None:
-        self._address = read_address(url)
-        self.name, self.kind = self._address.shown, self._address.kind
-        self.in_memory = self._address.in_memory
-        self._create = create or self.in_memory
-        self._driver = _driver(self._address)
-        self._spell = for_sqlite if self.kind == "sqlite" else for_psycopg
+    def __init__(self, address: Address, *, create: bool) -> None:
+        self.address = address
+        # Whether a file, or its tables, may be made.
+        self.create = create or address.in_memory
+        self.driver = _driver(address)
+        # The clock of SQLite's leases: a server has a clock of its own.
+        self.anchor = new_anchor()
         self._pid = os.getpid()
         self._idle: deque[Any] = deque()
         # The only connection to a store in memory; threads use it in turn.
         self._memory: Any = None
         self._inherited: list[Any] = []
-        forks.watch(self)
-        # Whether the tables have this code's version, and the thread that prepares them.
-        self._ready = False
-        self._preparing: int | None = None
-        self._lock = Lock()
-        self._queue = waiting.Queue()  # of threads that write to a file
-        # Device and inode of the file, once it was opened.
-        self._inode: tuple[int, int] | None = None
-        # The clock of SQLite's leases: a server has a clock of its own.
-        self._anchor = new_anchor()
-        if not lazy:
-            self._prepare()
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """The arguments of the driver's `connect`."""
-        return self._address.options
 
     def close(self) -> None:
         """Close all connections; new ones are opened when they are needed."""
@@ -104,14 +87,163 @@ class Database:
                 self._idle.pop().close()
         if self._memory is not None:
             self._memory.close()
-            self._memory, self._ready = None, False
+            self._memory = None
+
+    @contextmanager
+    def cursor(self, first: str | None, values: Mapping[str, Any]) -> Iterator[Any]:
+        """Run a first statement, if given, and keep the connection for later when all is done."""
+        if os.getpid() != self._pid:  # a fork must not use its parent's connections
+            # Kept, because a connection without a reference is closed.
+            self._inherited += self._idle
+            self._pid, self._idle = os.getpid(), deque()
+        connection = None
+        try:
+            connection, cursor = self._start(first, values)
+            yield cursor
+        except BaseException as error:
+            if connection is not None:
+                self._give_up(connection)
+            if isinstance(error, self.driver.Error):
+                told = self.translate(error)
+                was_dropped = connection is not None and self._is_dead(connection)
+                raise (_Dropped(told) if was_dropped or is_drop(error) else told) from error
+            raise
+        self._keep(connection)
+
+    def _start(self, first: str | None, values: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Run a first statement on an idle connection, or on a new one.
+
+        Only this statement may have to wait for another process.
+        """
+        began = time.monotonic()
+        while True:
+            connection, new = self._memory, False
+            if connection is None:
+                try:
+                    connection = self._idle.pop()
+                except IndexError:
+                    connection, new = self._connect(), True
+            try:
+                if first is None:
+                    return connection, connection.cursor()
+                return connection, connection.execute(first, values)
+            except BaseException as error:
+                self._give_up(connection)
+                waited = time.monotonic() - began
+                if is_busy(error) and waited < BUSY_SECONDS:
+                    waiting.wait_to_look(waited)
+                    continue
+                # A connection that died while idle is replaced: nothing was done on it yet.
+                if new or not self._is_dead(connection):
+                    raise
+                if not isinstance(error, self.driver.Error):
+                    raise
+
+    def _is_dead(self, connection: Any) -> bool:
+        return self.address.kind == "postgresql" and bool(connection.closed)
+
+    def _keep(self, connection: Any) -> None:
+        if connection is self._memory:
+            return
+        if self.address.kind == "sqlite" or len(self._idle) < KEPT:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    def _give_up(self, connection: Any) -> None:
+        """Roll a transaction back, and close a connection that cannot."""
+        try:
+            if self.address.kind == "postgresql" and connection.pgconn.pipeline_status:
+                connection.close()  # it is stuck
+                return
+            connection.rollback()
+        except self.driver.Error:
+            with suppress(self.driver.Error):
+                connection.close()
+        else:
+            self._keep(connection)
+
+    def translate(self, error: Exception, *, in_doubt: bool = False) -> Exception:
+        """Return Muntin's error for the driver's: what is wrong, and what to do about it."""
+        if getattr(error, "sqlstate", None) in _CLASHES:
+            return _Clash()
+        text = str(error).strip().partition("\n")[0]
+        if len(text) > 200:  # a driver may quote a whole unreadable text
+            text = f"{text[:200]}…"
+        doubt = ""
+        if in_doubt:
+            doubt = "; the connection broke during the commit: look whether it was stored"
+        told = StoreError(f"{self.address.shown}: {text}: {advice(error)}{doubt}")
+        told.passing, told.away, told.in_doubt = passes(error), is_away(error), in_doubt
+        return told
+
+    def _connect(self) -> Any:
+        connection = self.driver.connect(**self.address.options, **_OPTIONS[self.address.kind])
+        try:
+            self._set_up(connection)
+        except BaseException:
+            connection.close()
+            raise
+        if self.address.in_memory:
+            self._memory = connection
+            finalize(self, connection.close)
+        return connection
+
+    def _set_up(self, connection: Any) -> None:
+        wait = int(BUSY_SECONDS * 1000)
+        if self.address.kind == "sqlite":
+            connection.execute("PRAGMA busy_timeout = 0")  # waiting is done here
+            if self.create:  # an existing store is in this mode already
+                _switch_to_wal(connection)
+            connection.execute("PRAGMA synchronous = FULL")
+            # Deleted data is overwritten.
+            connection.execute("PRAGMA secure_delete = ON")
+            connection.create_function("muntin_now", 0, self._now)
+        else:
+            connection.execute(f"SET lock_timeout TO {wait}")
+            (synchronous,) = connection.execute("SHOW synchronous_commit").fetchone()
+            if synchronous == "off":  # an append must be on disk when it returns
+                connection.execute("SET synchronous_commit TO on")
+
+    def _now(self) -> int:
+        return self.anchor + monotonic_micros()
+
+
+class Database:
+    """One SQLite file or PostgreSQL database, its tables up to date."""
+
+    def __init__(self, url: str, *, create: bool = True, lazy: bool = False) -> None:
+        address = read_address(url)
+        self.name, self.kind, self.in_memory = address.shown, address.kind, address.in_memory
+        self.connections = Connections(address, create=create)
+        self._spell = for_sqlite if self.kind == "sqlite" else for_psycopg
+        # Whether the tables have this code's version, and the thread that prepares them.
+        self._ready = False
+        self._preparing: int | None = None
+        self._lock = Lock()
+        self._queue = waiting.Queue()  # of threads that write to a file
+        # Device and inode of the file, once it was opened.
+        self._inode: tuple[int, int] | None = None
+        waiting.watch(self)
+        if not lazy:
+            self._prepare()
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The arguments of the driver's `connect`."""
+        return self.connections.address.options
+
+    def close(self) -> None:
+        """Close all connections; new ones are opened when they are needed."""
+        self.connections.close()
+        self._ready = self._ready and not self.in_memory
 
     def query(self, statement: str, **values: Any) -> list[Any]:
         """Return the rows of one statement, which sees one state of the database."""
         text = self._spell(statement)
 
         def ask() -> list[Any]:
-            with self._cursor(text, values) as cursor:
+            with self.connections.cursor(text, values) as cursor:
                 rows: list[Any] = cursor.fetchall()
                 return rows
 
@@ -120,8 +252,8 @@ class Database:
     def transact(self, work: Callable[[Transaction], T]) -> T:
         """Do the work in one transaction that may write."""
         if self.kind == "sqlite":
-            return self._until_done(partial(self._in_turn, partial(self._write, work)))
-        if self._driver.Pipeline.is_supported():  # libpq 14 and newer
+            return self._until_done(partial(self._write, work), self._queue)
+        if self.connections.driver.Pipeline.is_supported():  # libpq 14 and newer
             return self._until_done(partial(self._send, work))
         return self.run_script(work)
 
@@ -134,7 +266,7 @@ class Database:
 
     def _send(self, work: Callable[[Transaction], T]) -> T:
         """Do the work in one transaction whose statements are answered together."""
-        with self._cursor(None, {}) as cursor, ExitStack() as ending:
+        with self.connections.cursor(None, {}) as cursor, ExitStack() as ending:
             connection = cursor.connection
             with connection.pipeline():
                 connection.execute("BEGIN")
@@ -148,7 +280,7 @@ class Database:
             return done
 
     def _write(self, work: Callable[[Transaction], T]) -> T:
-        with self._cursor(_BEGIN[self.kind], {}) as cursor:
+        with self.connections.cursor(_BEGIN[self.kind], {}) as cursor:
             done = work(Transaction(cursor.connection, self._spell))
             with self._committing(cursor.connection):
                 cursor.execute("COMMIT")
@@ -160,22 +292,12 @@ class Database:
         the server said what is wrong."""
         try:
             yield
-        except self._driver.Error as error:
+        except self.connections.driver.Error as error:
             doubt = False
             if self.kind == "postgresql":
                 said = getattr(error, "sqlstate", None) is not None and not is_drop(error)
                 doubt = connection.closed or not said
-            raise self._translate(error, in_doubt=doubt) from error
-
-    def _in_turn(self, write: Callable[[], T]) -> T:
-        """Write to a file in turn, after the earlier threads of this process."""
-        try:
-            with self._queue.turn(BUSY_SECONDS):
-                return write()
-        except waiting.TooLong:
-            told = StoreError(f"{self.name}: {BUSY}")
-            told.passing = True
-            raise told from None
+            raise self.connections.translate(error, in_doubt=doubt) from error
 
     def checkpoint(self) -> None:
         """Empty the write-ahead log of a file, which holds deleted data, unless others read."""
@@ -195,7 +317,7 @@ class Database:
 
     def _empty_log(self, wait: float) -> bool:
         """Empty the write-ahead log; False if others read for longer than `wait` seconds."""
-        with self._cursor(f"PRAGMA busy_timeout = {int(wait * 1000)}", {}) as cursor:
+        with self.connections.cursor(f"PRAGMA busy_timeout = {int(wait * 1000)}", {}) as cursor:
             cursor.fetchall()
             (busy, _, _) = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             cursor.execute("PRAGMA busy_timeout = 0").fetchall()
@@ -205,7 +327,7 @@ class Database:
         """Run a statement outside of any transaction."""
 
         def work() -> None:
-            with self._cursor(statement, {}) as cursor:
+            with self.connections.cursor(statement, {}) as cursor:
                 if cursor.description is not None:
                     cursor.fetchall()
 
@@ -243,7 +365,7 @@ class Database:
     def _find_file(self) -> tuple[int, int] | None:
         """Return device and inode of an SQLite file; None if there is no file."""
         try:
-            found = os.stat(self._address.file or "")
+            found = os.stat(self.connections.address.file or "")
         except OSError:
             return None
         return found.st_dev, found.st_ino
@@ -266,19 +388,25 @@ class Database:
             raise gone
         self._ready = False
 
-    def _until_done(self, attempt: Callable[[], T]) -> T:
-        """Start again after a clash of two transactions."""
+    def _until_done(self, attempt: Callable[[], T], queue: waiting.Queue | None = None) -> T:
+        """Do something in a file's queue, if it has one; start again after a clash."""
         if self._ready and self._inode is not None:
             self._look_at_file()
         if not self._ready:
             self._prepare()
         if self.in_memory:
-            attempt = partial(self._in_turn, attempt)
+            queue = self._queue
         dropped, until = 0, math.inf
         clashed = 0
         while clashed < RETRIES:
             try:
-                return attempt() if self.kind == "postgresql" else forks.held_off(attempt)
+                if self.kind == "postgresql":
+                    return attempt()
+                return waiting.admitted(attempt, queue, BUSY_SECONDS)
+            except waiting.TooLong:
+                too_long = StoreError(f"{self.name}: {BUSY}")
+                too_long.passing = True
+                raise too_long from None
             except _Clash:
                 _pause(clashed)
                 clashed += 1
@@ -292,135 +420,16 @@ class Database:
         failed.passing = True
         raise failed
 
-    @contextmanager
-    def _cursor(self, first: str | None, values: Mapping[str, Any]) -> Iterator[Any]:
-        """Run a first statement, if given, and keep the connection for later when all is done."""
-        if os.getpid() != self._pid:  # a fork must not use its parent's connections
-            # Kept, because a connection without a reference is closed.
-            self._inherited += self._idle
-            self._pid, self._idle = os.getpid(), deque()
-        connection = None
-        try:
-            connection, cursor = self._start(first, values)
-            yield cursor
-        except BaseException as error:
-            if connection is not None:
-                self._give_up(connection)
-            if isinstance(error, self._driver.Error):
-                told = self._translate(error)
-                was_dropped = connection is not None and self._is_dead(connection)
-                raise (_Dropped(told) if was_dropped or is_drop(error) else told) from error
-            raise
-        self._keep(connection)
-
-    def _start(self, first: str | None, values: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Run a first statement on an idle connection, or on a new one.
-
-        Only this statement may have to wait for another process.
-        """
-        began = time.monotonic()
-        while True:
-            connection, new = self._memory, False
-            if connection is None:
-                try:
-                    connection = self._idle.pop()
-                except IndexError:
-                    connection, new = self._connect(), True
-            try:
-                if first is None:
-                    return connection, connection.cursor()
-                return connection, connection.execute(first, values)
-            except BaseException as error:
-                self._give_up(connection)
-                waited = time.monotonic() - began
-                if is_busy(error) and waited < BUSY_SECONDS:
-                    waiting.wait_to_look(waited)
-                    continue
-                # A connection that died while idle is replaced: nothing was done on it yet.
-                if new or not self._is_dead(connection):
-                    raise
-                if not isinstance(error, self._driver.Error):
-                    raise
-
-    def _is_dead(self, connection: Any) -> bool:
-        return self.kind == "postgresql" and bool(connection.closed)
-
-    def _keep(self, connection: Any) -> None:
-        if connection is self._memory:
-            return
-        if self.kind == "sqlite" or len(self._idle) < KEPT:
-            self._idle.append(connection)
-        else:
-            connection.close()
-
-    def _give_up(self, connection: Any) -> None:
-        """Roll a transaction back, and close a connection that cannot."""
-        try:
-            if self.kind == "postgresql" and connection.pgconn.pipeline_status:  # it is stuck
-                connection.close()
-                return
-            connection.rollback()
-        except self._driver.Error:
-            with suppress(self._driver.Error):
-                connection.close()
-        else:
-            self._keep(connection)
-
-    def _translate(self, error: Exception, *, in_doubt: bool = False) -> Exception:
-        """Return Muntin's error for the driver's: what is wrong, and what to do about it."""
-        if getattr(error, "sqlstate", None) in _CLASHES:
-            return _Clash()
-        text = str(error).strip().partition("\n")[0]
-        if len(text) > 200:  # a driver may quote a whole unreadable text
-            text = f"{text[:200]}…"
-        doubt = ""
-        if in_doubt:
-            doubt = "; the connection broke during the commit: look whether it was stored"
-        told = StoreError(f"{self.name}: {text}: {advice(error)}{doubt}")
-        told.passing, told.away, told.in_doubt = passes(error), is_away(error), in_doubt
-        return told
-
-    def _connect(self) -> Any:
-        connection = self._driver.connect(**self._address.options, **_OPTIONS[self.kind])
-        try:
-            self._set_up(connection)
-        except BaseException:
-            connection.close()
-            raise
-        if self.in_memory:
-            self._memory = connection
-            finalize(self, connection.close)
-        return connection
-
-    def _set_up(self, connection: Any) -> None:
-        wait = int(BUSY_SECONDS * 1000)
-        if self.kind == "sqlite":
-            connection.execute("PRAGMA busy_timeout = 0")  # waiting is done here
-            if self._create:  # an existing store is in this mode already
-                _switch_to_wal(connection)
-            connection.execute("PRAGMA synchronous = FULL")
-            # Deleted data is overwritten.
-            connection.execute("PRAGMA secure_delete = ON")
-            connection.create_function("muntin_now", 0, self._now)
-        else:
-            connection.execute(f"SET lock_timeout TO {wait}")
-            (synchronous,) = connection.execute("SHOW synchronous_commit").fetchone()
-            if synchronous == "off":  # an append must be on disk when it returns
-                connection.execute("SET synchronous_commit TO on")
-
     def _set_clock(self) -> None:
         """Use the clock that all processes of this machine use for the file."""
         with suppress(StoreError):  # a read-only file: no process takes leases in it
-            anchor = schema.anchor_of(self, write=self._create)
-            self._anchor = self._anchor if anchor is None else anchor
-
-    def _now(self) -> int:
-        return self._anchor + monotonic_micros()
+            anchor = schema.anchor_of(self, write=self.connections.create)
+            self.connections.anchor = self.connections.anchor if anchor is None else anchor
 
     def _migrate(self) -> None:
         """Bring the tables to the version of this code; refuse tables of a newer version."""
-        file = self._address.file
-        if not self._create and file and not os.path.exists(file):
+        file = self.connections.address.file
+        if not self.connections.create and file and not os.path.exists(file):
             raise StoreError(f"{self.name}: no store is there; look at the address")
         try:
             if self._version(self.query(schema.VERSION)) == len(schema.MIGRATIONS):
@@ -428,7 +437,7 @@ class Database:
         except StoreError as error:
             if not no_such_table(error.__cause__):
                 raise
-            if not self._create:
+            if not self.connections.create:
                 raise StoreError(
                     f"{self.name}: can be reached, but holds no store yet; one is made when it is "
                     "first used"

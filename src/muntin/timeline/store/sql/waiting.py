@@ -1,17 +1,30 @@
-"""Waiting to write: an SQLite file has one writer at a time, and each waiting writer gets its turn.
+"""Waiting for a file: for its other writers, and for forks.
 
-SQLite itself is not fair: a writer that waits long looks seldom, and later writers come first. Here
-the threads of a process queue. Processes look more and more often the longer they wait.
+An SQLite file has one writer at a time. SQLite itself is not fair: a writer that waits long looks
+seldom, and later writers come first. Here the threads of a process queue. Processes look more and
+more often the longer they wait.
+
+SQLite's locks do not survive a fork, so no connection may be open while one happens, and no
+transaction under way: https://www.sqlite.org/howtocorrupt.html#_carrying_an_open_database_connection
+A fork waits for the transactions of other threads, which are short, and new ones wait for the fork.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import time
-from collections import deque
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Lock, get_ident
+from threading import Condition, Lock, get_ident
+from typing import TYPE_CHECKING, TypeVar
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from muntin.timeline.store.sql.database import Database
+
+T = TypeVar("T")
 
 # Seconds that a waiting process sleeps before it looks again: at first, and after a long wait.
 _LOOK_SECONDS = (0.006, 0.001)
@@ -83,3 +96,70 @@ def wait_to_look(waited: float) -> None:
     first, last = _LOOK_SECONDS
     longest = max(last, first * (1 - waited / _LONG_SECONDS))
     time.sleep(random.uniform(0.5, 1.5) * longest)
+
+
+# How long a fork waits for transactions that are under way.
+FORK_SECONDS = 10.0
+
+_databases: WeakSet[Database] = WeakSet()
+_gate = Condition()
+# The threads with an open SQLite transaction, and the thread that forks.
+_busy: Counter[int] = Counter()
+_forking: int | None = None
+
+
+def watch(database: Database) -> None:
+    """Close the connections of a database before every fork."""
+    _databases.add(database)
+
+
+def admitted(work: Callable[[], T], queue: Queue | None, seconds: float) -> T:
+    """Do something with a file while forks wait; with a queue, when it is this thread's turn."""
+    me = get_ident()
+    with _gate:
+        while _forking not in (None, me) and not _busy[me]:
+            _gate.wait()
+        _busy[me] += 1
+    try:
+        if queue is None:
+            return work()
+        with queue.turn(seconds):
+            return work()
+    finally:
+        with _gate:
+            _busy[me] -= 1
+            if not _busy[me]:
+                del _busy[me]
+            if _forking is not None:
+                _gate.notify_all()
+
+
+def _before() -> None:
+    global _forking
+    me = get_ident()
+    with _gate:
+        _forking = me
+        _gate.wait_for(lambda: not (_busy.keys() - {me}), FORK_SECONDS)
+    for database in list(_databases):
+        database.leave_to_fork()
+
+
+def _after_in_parent() -> None:
+    global _forking
+    with _gate:
+        _forking = None
+        _gate.notify_all()
+
+
+def _after_in_child() -> None:
+    global _gate, _forking
+    _gate, _forking = Condition(), None
+    _busy.clear()
+    for database in list(_databases):
+        database.forget_threads()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child
+    )
