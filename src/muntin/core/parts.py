@@ -178,16 +178,6 @@ def joined(parts: Sequence[Part]) -> str | tuple[Part, ...] | None:
     return tuple(parts)
 
 
-def put_before(part: Part, call_id: str) -> Part:
-    """Note on a part that it stood between two calls, directly before the call `call_id`."""
-    if isinstance(part, Text):
-        return Text(part.text, extra={**(part.extra or {}), "before": call_id})
-    if isinstance(part, Reasoning):
-        extra = {**(part.extra or {}), "before": call_id}
-        return Reasoning(part.text, signature=part.signature, extra=extra)
-    return Other({**part.data, "before": call_id}) if isinstance(part, Other) else part
-
-
 def part_from_dict(data: Part | Mapping[str, Any]) -> Part:
     """Read one OpenAI- or Anthropic-style content part; unknown types become `Other`."""
     if isinstance(data, PARTS):

@@ -24,14 +24,13 @@ from muntin.core.parts import (
     Text,
     ToolCall,
     as_plain,
-    joined,
     part_from_dict,
-    put_before,
 )
 from muntin.core.profile import OMITTED
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType, MuntinError
-from muntin.wire.blocks import Spelling, Turn, in_turns, turns
+from muntin.wire.answers import END, AnswerParts
+from muntin.wire.blocks import Spelling, Turn, in_turns, spans_of, turns
 from muntin.wire.common import (
     Files,
     arguments,
@@ -49,14 +48,11 @@ from muntin.wire.common import (
 )
 from muntin.wire.encoder import Encoder, led_by_user
 from muntin.wire.media import (
-    END,
     Content,
     Media,
     contents,
     hinted,
     miss_detail,
-    places_of,
-    stands_before,
 )
 from muntin.wire.names import ToolNames, declared_tools, schema_of
 from muntin.wire.pieces import Fitted
@@ -132,10 +128,8 @@ def assistant_message(
     blocks: Sequence[Mapping[str, Any]], *, calls: Sequence[ToolCall] = (), **known: Any
 ) -> Message:
     """Read the blocks that a model made; `calls` are calls that are known already."""
-    parts: list[Part] = []
-    made = list(calls)
+    answer = AnswerParts(calls)
     ids = {call.id for call in calls}
-    behind: list[int] = []
     for block in blocks:
         if not isinstance(block, Mapping):
             raise InvalidType(f"a content block must be a mapping, not {shown(block)}")
@@ -143,18 +137,10 @@ def assistant_message(
         if kind == "tool_result":
             raise InvalidInput("a tool_result belongs to a user message, not to an assistant's")
         if kind != "tool_use":
-            if made:
-                behind.append(len(parts))
-            parts.append(part(block))
+            answer.add(part(block))
         elif block.get("id") not in ids:
-            made.append(_call(block))
-            for index in behind:  # the part stood between two calls
-                parts[index] = put_before(parts[index], made[-1].id)
-            behind = []
-    if _must_stay_in_order(blocks):
-        parts = [put_before(p, END) if n in behind else p for n, p in enumerate(parts)]
-        known["extra"] = {**(known.get("extra") or {}), "as_made": "anthropic"}
-    return Message("assistant", joined(parts), tool_calls=tuple(made), **known)
+            answer.call(_call(block))
+    return answer.message("anthropic", as_made=_must_stay_in_order(blocks), **known)
 
 
 def _must_stay_in_order(blocks: Sequence[Mapping[str, Any]]) -> bool:
@@ -163,10 +149,8 @@ def _must_stay_in_order(blocks: Sequence[Mapping[str, Any]]) -> bool:
     kinds = [block.get("type") for block in blocks]
     thoughts = [place for place, kind in enumerate(kinds) if kind in _THINKING]
     known = (*_ASSISTANT_BLOCKS, "text", "thinking", "tool_use", "refusal")
-    return (
-        any(kind not in known for kind in kinds)
-        or ("tool_use" in kinds and kinds[-1] != "tool_use")
-        or (thoughts != [] and (thoughts[0] > 0 or thoughts[-1] == len(kinds) - 1))
+    return any(kind not in known for kind in kinds) or (
+        thoughts != [] and (thoughts[0] > 0 or thoughts[-1] == len(kinds) - 1)
     )
 
 
@@ -195,35 +179,18 @@ def part(block: Mapping[str, Any]) -> Part:
 def _user(
     blocks: Sequence[Any], known: Mapping[str, Any], extra: Mapping[str, Any] | None
 ) -> list[Message]:
+    if any(get(block, "type") == "tool_use" for block in blocks):
+        raise InvalidInput("a tool_use belongs to an assistant's message, not to a user's")
     found: list[Message] = []
-    said: list[Part] = []
-
-    def close() -> None:
-        nonlocal extra
-        if said:
-            found.append(Message("user", tuple(said), extra=extra, **known))
-            extra = None
-            said.clear()
-
-    for block in blocks:
-        kind = block.get("type") if isinstance(block, Mapping) else None
-        if kind == "tool_use":
-            raise InvalidInput("a tool_use belongs to an assistant's message, not to a user's")
-        if kind == "tool_result":
-            close()
-            found.append(_result_message(block, known.get("at")))
+    for span in spans_of(blocks, SPELLING.is_result) if blocks else ():
+        said = [blocks[number] for number in span]
+        if SPELLING.is_result(said[0]):
+            found.append(_result_message(said[0], known.get("at")))
         else:
-            said.append(part_from_dict(block))
-    close()
-    if extra and found:  # fields of a message of results alone
-        first = found[0]
-        found[0] = Message(
-            "tool",
-            first.content,
-            tool_call_id=first.tool_call_id,
-            at=first.at,
-            extra={**extra, **(first.extra or {})},
-        )
+            found.append(Message("user", tuple(map(part_from_dict, said)), **known))
+    if extra and found:
+        at = next((n for n, message in enumerate(found) if message.role == "user"), 0)
+        found[at] = replace(found[at], extra={**extra, **(found[at].extra or {})})
     return found
 
 
@@ -322,8 +289,6 @@ class _Encoder(Encoder):
         # have one), and the thoughts of the last turn, which cannot have one.
         self.tracking = tracking
         self.trail: list[tuple[int, SentBlock]] = []
-        # Answers of Anthropic's that go back block for block, by the index of their message.
-        self.as_made: set[int] = set()
         self.thoughts: list[tuple[int, SentBlock]] = []
 
     def request(self, window: Window) -> dict[str, Any]:
@@ -492,27 +457,19 @@ class _Encoder(Encoder):
         return []
 
     def _assistant(self, index: int, message: Message, answers: Sequence[Answer]) -> None:
-        blocks: list[SentBlock] = []
-        between: dict[str, list[SentBlock]] = {}
         content = message.content
-        places = places_of(message, answers, "anthropic")
-        if END in places:
-            self.as_made.add(index)
-        if isinstance(content, str) and not message.attachments:
-            blocks = self._text(index, content)
-        else:
-            for part in contents(message, index, self.files, self.ledger):
-                before = stands_before(part, places)
-                place = blocks if before is None else between.setdefault(before, [])
-                place += self._part(index, part, "assistant")
+        is_text_alone = isinstance(content, str) and not message.attachments
+        held = () if is_text_alone else contents(message, index, self.files, self.ledger)
+        places = self.by_place(index, message, answers, held)
+        blocks = self._text(index, str(content)) if is_text_alone else []
+        blocks += self._said(index, places.get(None, ()))
         results: list[tuple[int, SentBlock]] = []
         for call, result, at in answers:
             call_id = self.ids(call.id)
-            if between:
-                blocks += between.get(call.id, ())
+            blocks += self._said(index, places.get(call.id, ()))
             blocks.append(self._call(index, call, call_id))
             results.append((at, self._result(at, call, result, call_id)))
-        blocks += between.get(END, ())
+        blocks += self._said(index, places.get(END, ()))
         if message.name is not None or message.extra:
             self.miss_name(index, message)
             self._own_mark(index, message, blocks)
@@ -521,6 +478,9 @@ class _Encoder(Encoder):
         self._add(index, "assistant", blocks, plain=plain)
         for at, block in results:
             self._add(at, "user", [block], plain=_MARK not in block)
+
+    def _said(self, index: int, parts: Sequence[Content]) -> list[SentBlock]:
+        return [block for part in parts for block in self._part(index, part, "assistant")]
 
     def _call(self, index: int, call: ToolCall, call_id: str) -> SentBlock:
         name = self.called(index, call)

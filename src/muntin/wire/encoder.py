@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from muntin.core.accepted import NameRule
+from muntin.core.caching.wire_order import Answer
 from muntin.core.message import Message
-from muntin.core.parts import ToolCall
+from muntin.core.parts import Other, ToolCall
+from muntin.wire.answers import END
 from muntin.wire.common import Files, Ids, Ledger
+from muntin.wire.media import Content
 from muntin.wire.names import ToolNames
 
 
@@ -27,6 +30,26 @@ class Encoder:
         self.names = names
         self._declared: set[str] = set()
         self._nameless = nameless
+        self._maker = provider
+        # Answers that go back to their maker block for block, by the index of their message.
+        self.as_made: set[int] = set()
+
+    def by_place(
+        self, index: int, message: Message, answers: Sequence[Answer], held: Iterable[Content]
+    ) -> dict[str | None, list[Content]]:
+        """Return the content of an answer by the call that it stood before: None at the beginning,
+        `END` behind the last call."""
+        places = {call.id for call, _, _ in answers}
+        if message.extra and message.extra.get("as_made") == self._maker:
+            self.as_made.add(index)
+            places.add(END)
+        found: dict[str | None, list[Content]] = {}
+        for part in held:
+            extra = part.data if isinstance(part, Other) else part.extra
+            before = extra.get("before") if extra else None
+            place = before if isinstance(before, str) and before in places else None
+            found.setdefault(place, []).append(part)
+        return found
 
     def called(self, index: int, call: ToolCall) -> str:
         """Return the name under which a call is sent; a changed name is listed."""

@@ -10,7 +10,7 @@ import json
 import re
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -18,11 +18,12 @@ from muntin.core.accepted import NameRule
 from muntin.core.caching.wire_order import Answer, arrange
 from muntin.core.checks import compact_json, copy_json, digest, shown
 from muntin.core.message import Message
-from muntin.core.parts import Other, Part, Reasoning, Text, ToolCall, as_plain, joined, put_before
+from muntin.core.parts import Other, Part, Reasoning, Text, ToolCall, as_plain, joined
 from muntin.core.profile import OMITTED
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType, MuntinError, NeedsConversation
-from muntin.wire.blocks import Spelling, in_turns, turns
+from muntin.wire.answers import END, AnswerParts
+from muntin.wire.blocks import Spelling, in_turns, spans_of, turns
 from muntin.wire.common import (
     Files,
     arguments,
@@ -37,14 +38,11 @@ from muntin.wire.common import (
 )
 from muntin.wire.encoder import Encoder, led_by_user
 from muntin.wire.media import (
-    END,
     Content,
     Media,
     contents,
     hinted,
     miss_detail,
-    places_of,
-    stands_before,
     wrong_address,
 )
 from muntin.wire.names import ToolNames, declared_tools, schema_of
@@ -155,48 +153,32 @@ def _model(
     answer: bool = False,
 ) -> Message:
     """Read the parts of a model; an `answer` may have parts of unknown types."""
-    found: list[Part] = []
-    calls: list[ToolCall] = []
-    behind: list[int] = []
+    made = AnswerParts()
     for each in parts:
         if "function_response" in each:
             raise InvalidInput("a function response belongs to a user's message, not to a model's")
-        if "function_call" not in each:
-            if calls:
-                behind.append(len(found))
-            found.append(_part(each, answer=answer))
-            continue
-        calls.append(_call(each, ids))
-        for index in behind:  # the part stood between two calls
-            found[index] = put_before(found[index], calls[-1].id)
-        behind = []
-    if behind or any(isinstance(part, Other) and part.data["type"] not in PARTS for part in found):
-        found = [put_before(part, END) if n in behind else part for n, part in enumerate(found)]
-        known = {**known, "extra": {**(known.get("extra") or {}), "as_made": "google"}}
-    return Message("assistant", joined(found), tool_calls=tuple(calls), **known)
+        if "function_call" in each:
+            made.call(_call(each, ids))
+        else:
+            made.add(_part(each, answer=answer))
+    unknown = any(isinstance(p, Other) and p.data["type"] not in PARTS for p in made.parts)
+    return made.message("google", as_made=unknown, **known)
 
 
 def _user(
     role: str, parts: Sequence[dict[str, Any]], ids: Ids | None, known: Mapping[str, Any]
 ) -> list[Message]:
-    messages: list[Message] = []
-    said: list[Part] = []
-
-    def close() -> None:
-        if said:
-            messages.append(Message(role, joined(said), **known))  # type: ignore[arg-type]
-            said.clear()
-
-    for each in parts:
-        if "function_call" in each:
-            raise InvalidInput("a function call belongs to a model's message, not to a user's")
-        if "function_response" in each:
-            close()
-            messages.append(_response(each, ids, known["at"]))
+    if any("function_call" in part for part in parts):
+        raise InvalidInput("a function call belongs to a model's message, not to a user's")
+    found: list[Message] = []
+    for span in spans_of(parts, SPELLING.is_result) if parts else ():
+        said = [parts[number] for number in span]
+        if SPELLING.is_result(said[0]):
+            found.append(_response(said[0], ids, known["at"]))
         else:
-            said.append(_part(each))
-    close()
-    return messages
+            content = joined([_part(part) for part in said])
+            found.append(Message(role, content, **known))  # type: ignore[arg-type]
+    return found
 
 
 def _part(part: dict[str, Any], *, answer: bool = False) -> Part:
@@ -350,8 +332,6 @@ class _Encoder(Encoder):
         super().__init__("google", files, names, _IDS, "Google has no names")
         self.system: list[dict[str, Any]] = []
         self.turns: list[dict[str, Any]] = []
-        # Answers of Google's that go back part for part, by the index of their message.
-        self.as_made: set[int] = set()
 
     def request(self, window: Window) -> dict[str, Any]:
         leading = True
@@ -402,12 +382,13 @@ class _Encoder(Encoder):
         text = hinted(message, index, self.files, self.ledger)
         if text is not None:
             return [{"text": text}] if text else []
-        parts = []
-        for each in self._contents(index, message):
-            part = self._part(index, each, role)
-            if part is not None:
-                parts.append(part)
-        return parts
+        return self._said(index, self._contents(index, message), role)
+
+    def _said(
+        self, index: int, held: Iterable[Content], role: str = "model"
+    ) -> list[dict[str, Any]]:
+        sent = (self._part(index, part, role) for part in held)
+        return [part for part in sent if part is not None]
 
     def _contents(self, index: int, message: Message) -> Iterator[Content]:
         return contents(message, index, self.files, self.ledger, own=PARTS, addresses=_ADDRESSES)
@@ -466,27 +447,19 @@ class _Encoder(Encoder):
         return known
 
     def _model(self, index: int, message: Message, answers: Sequence[Answer]) -> None:
-        parts: list[dict[str, Any]] = []
-        between: dict[str, list[dict[str, Any]]] = {}
-        if message.content.__class__ is str and not message.attachments:
-            parts = [{"text": message.content}] if message.content else []
-        else:
-            places = places_of(message, answers, "google")
-            if END in places:
-                self.as_made.add(index)
-            for each in self._contents(index, message):
-                part = self._part(index, each, "model")
-                if part is not None:
-                    before = stands_before(each, places)
-                    (parts if before is None else between.setdefault(before, [])).append(part)
+        content = message.content
+        is_text_alone = content.__class__ is str and not message.attachments
+        held = () if is_text_alone else self._contents(index, message)
+        places = self.by_place(index, message, answers, held)
+        parts: list[dict[str, Any]] = [{"text": content}] if is_text_alone and content else []
+        parts += self._said(index, places.get(None, ()))
         results: list[dict[str, Any]] = []
         for number, (call, result, at) in enumerate(answers):
             name, call_id = self.called(index, call), self.ids(call.id)
-            if between:
-                parts += between.get(call.id, ())
+            parts += self._said(index, places.get(call.id, ()))
             parts.append(self._call(index, call, name, call_id, first=number == 0))
             results += self._result(at, call, result, name, call_id)
-        parts += between.get(END, ())
+        parts += self._said(index, places.get(END, ()))
         self.miss_name(index, message)
         if message.extra:
             self.ledger.miss_fields(index, message.extra)

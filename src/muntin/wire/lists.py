@@ -287,7 +287,10 @@ def _key(item: Any) -> tuple[str | None, ...] | None:
     """Return a key that tells a message from all others; None where it depends on its list."""
     if item.__class__ is not dict or "parts" in item:
         return None
-    key = [item.get("role"), item.get("content", item), item.get("tool_call_id")]
+    role, content = item.get("role"), item.get("content", item)
+    if len(item) == 2 and role.__class__ is content.__class__ is str:
+        return role, content
+    key = [role, content, item.get("tool_call_id")]
     size, calls = len(item), item.get("tool_calls")
     try:
         if size == 3 and calls.__class__ is list:

@@ -7,12 +7,11 @@ format.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 from urllib.parse import unquote, unquote_to_bytes
 
-from muntin.core.caching.wire_order import Answer
 from muntin.core.counting.counter import file_hint
 from muntin.core.message import Message
 from muntin.core.parts import Attachment, File, Image, Modality, Other, Reasoning, Text
@@ -304,24 +303,3 @@ def miss_detail(media: Media, message: int, ledger: Ledger) -> None:
     """List an image's level of detail, where one was asked for and the API has none."""
     if media.detail not in (None, "auto"):
         ledger.miss(message, f"detail {media.detail!r} of an image", "the API has none")
-
-
-# What a part stands before that stood behind the last call; no call has this id.
-END = ""
-
-
-def places_of(message: Message, answers: Sequence[Answer], maker: str) -> set[str]:
-    """Return the ids of a message's calls, before which parts may stand; `END` too if the message
-    is an answer of this maker's."""
-    places = {call.id for call, _, _ in answers}
-    if message.extra and message.extra.get("as_made") == maker:
-        places.add(END)
-    return places
-
-
-def stands_before(part: Content, calls: Collection[str]) -> str | None:
-    """Return which of these calls, by id, a part stood directly before; None if it stood before
-    none of them."""
-    extra = part.data if isinstance(part, Other) else part.extra
-    before = extra.get("before") if extra else None
-    return before if isinstance(before, str) and before in calls else None

@@ -22,12 +22,11 @@ from muntin.core.parts import (
     Text,
     ToolCall,
     as_plain,
-    joined,
     part_from_dict,
-    put_before,
 )
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, MuntinError
+from muntin.wire.answers import END, AnswerParts
 from muntin.wire.blocks import Spelling, new_arguments, written
 from muntin.wire.chat import (
     MARK,
@@ -50,7 +49,7 @@ from muntin.wire.common import (
     made_by,
 )
 from muntin.wire.encoder import Encoder
-from muntin.wire.media import END, Content, Media, contents, hinted, places_of, stands_before
+from muntin.wire.media import Content, Media, contents, hinted
 from muntin.wire.names import ToolNames, schema_of
 from muntin.wire.pieces import Fitted, Placed
 from muntin.wire.reply import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
@@ -172,7 +171,7 @@ def own_result(item: Mapping[str, Any]) -> Message | None:
 def shorter_output(item: Mapping[str, Any], text: str | None) -> Any:
     """Return the output of a result with another text, in the form of its type."""
     given = item.get("output")
-    if item.get("type") == "shell_call_output" and isinstance(given, Sequence) and given:
+    if item.get("type") == "shell_call_output" and isinstance(given, list | tuple) and given:
         return [{**as_plain(given[-1]), "stdout": text, "stderr": ""}]
     return text
 
@@ -208,34 +207,22 @@ def result_type(call: ToolCall) -> str:
 
 def answer(items: Sequence[Mapping[str, Any]], error: Any = None) -> Message:
     """Read the items of one answer."""
-    parts: list[Part] = []
-    calls: list[ToolCall] = []
-    behind: list[int] = []
+    made = AnswerParts()
     reasoned = False
     for item in items:
         kind = item.get("type")
-        start = len(parts)
         if kind in CALLS:
-            calls.append(call(item, reasoned))
-            for index in behind:  # the part stood between two calls
-                parts[index] = put_before(parts[index], calls[-1].id)
-            behind = []
-            continue
-        if kind == "message":
-            parts += [_said_part(as_plain(part), item, reasoned) for part in item["content"]]
+            made.call(call(item, reasoned))
+        elif kind == "message":
+            made.add(*[_said_part(as_plain(part), item, reasoned) for part in item["content"]])
         elif kind == "reasoning":
             reasoned = True
-            parts.append(_reasoning(item))
+            made.add(_reasoning(item))
         else:
-            parts.append(Other(item))
-        if calls:
-            behind += range(start, len(parts))
-    extra: dict[str, Any] = {"error": error} if error else {}
+            made.add(Other(item))
     kinds = [item.get("type") for item in items]
-    if behind or not OUTPUTS.issuperset(kinds) or kinds[-1:] == ["reasoning"]:
-        parts = [put_before(part, END) if n in behind else part for n, part in enumerate(parts)]
-        extra["as_made"] = "openai"
-    return Message("assistant", joined(parts), tool_calls=tuple(calls), extra=extra or None)
+    as_made = not OUTPUTS.issuperset(kinds) or kinds[-1:] == ["reasoning"]
+    return made.message("openai", as_made=as_made, extra={"error": error} if error else None)
 
 
 def call(item: Mapping[str, Any], reasoned: bool) -> ToolCall:
@@ -319,8 +306,6 @@ class _Encoder(Encoder):
         super().__init__("openai", files, names, _IDS, "Responses has no names")
         self.items: list[dict[str, Any]] = []
         self.order: list[int] = []
-        # Answers of OpenAI's that go back item for item, by the index of their message.
-        self.as_made: set[int] = set()
 
     def request(self, window: Window) -> dict[str, Any]:
         items, order = self.items, self.order
@@ -436,23 +421,15 @@ class _Encoder(Encoder):
         self.ledger.miss_fields(index, message.extra or {})
         held = list(contents(message, index, self.files, self.ledger))
         named = any(isinstance(part, Reasoning) and made_by(part) == "openai" for part in held)
-        between: dict[str, list[Content]] = {}
-        opening: list[Content] = []
-        places = places_of(message, answers, "openai")
-        if END in places:
-            self.as_made.add(index)
-        for part in held:
-            before = stands_before(part, places)
-            (opening if before is None else between.setdefault(before, [])).append(part)
-        self._said(index, opening, named)
+        places = self.by_place(index, message, answers, held)
+        self._said(index, places.get(None, ()), named)
         results = []
         for call, result, at in answers:
-            if call.id in between:
-                self._said(index, between[call.id], named)
+            self._said(index, places.get(call.id, ()), named)
             call_id = self.ids(call.id)
             self._add(index, self._call(index, call, call_id, named))
             results.append((at, self._result(at, call, result, call_id)))
-        self._said(index, between.get(END, ()), named)
+        self._said(index, places.get(END, ()), named)
         for at, item in results:
             self._add(at, item)
 
