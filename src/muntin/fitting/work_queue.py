@@ -46,15 +46,15 @@ class WorkQueue:
         return future
 
     def ask(self, work: Callable[[], T], seconds: float) -> T:
-        """Return the result of work; `StoreError` if it is not there in time."""
+        """Return the result of work; `TimeoutError` if it is not there in time."""
         if self.is_stuck(seconds):
-            raise StoreError("the store does not answer")
+            raise TimeoutError
         future = self.put(work)
         try:
             return future.result(seconds)
         except TimeoutError:
             future.cancel()
-            raise StoreError(f"the store did not answer within {seconds:g} seconds") from None
+            raise
 
     def is_stuck(self, seconds: float) -> bool:
         """Say whether some work has been taking longer than this."""

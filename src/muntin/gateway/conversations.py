@@ -53,16 +53,19 @@ _log = logging.getLogger(__name__)
 class Conversation:
     """A conversation while one of its requests is on its way, and until that is stored.
 
-    `past` is the name by which the next request finds it, empty if the client names it. `frontier`
-    is what the newest request left. `answer` returns the digest of the answer; None while it is
-    awaited. `before` is what was held before the request.
+    `past` is the name by which the next request finds it, empty if the client names it; `caller` is
+    a digest of whom it is with. `frontier` is what the newest request left. `answer` returns the
+    digest of the answer; None while it is awaited. `before` is what was held before the request.
+    `is_unsure` says that the store did not answer, and may have the conversation.
     """
 
     session: str
     past: str = ""
+    caller: str = ""
     frontier: Mapping[str, Any] = field(default_factory=dict)
     answer: Callable[[], str] | None = None
     before: Conversation | None = None
+    is_unsure: bool = False
 
 
 class Conversations:
@@ -94,19 +97,33 @@ class Conversations:
         """
         if name is not None:
             return self._named(f"gateway/{name[:80]}/{_digest(caller, name)[:8]}")
-        begin, pasts = _digest(caller, user or ""), talk.pasts
-        newest = _digest(begin, pasts[-1])
+        who = _digest(caller, user or "")
+        newest, is_unsure = _digest(who, talk.pasts[-1]), False
         for place in _ends(talk.past):
-            past = _digest(begin, pasts[place])
-            answer = answer_digest(_answer(talk.past, place))
-            stored = self._ask(partial(self._stored, past, answer)) or {}
+            past, answer = _at(who, talk, place)
+            stored = self._ask(partial(self._stored, past, answer))
+            is_unsure |= stored is None
             with self._lock:
-                found = self._choose(past, answer, stored, place == len(talk.past))
+                found = self._choose(past, answer, stored or {}, place == len(talk.past))
                 if found is not None:
                     return self._take(found, newest)
+        new = f"gateway/{_digest(who, talk.first_digest)}-{uuid4().hex[:8]}"
         with self._lock:
-            opening = _digest(caller, user or "", talk.first_digest)
-            return self._take(Conversation(f"gateway/{opening}-{uuid4().hex[:8]}"), newest)
+            return self._take(Conversation(new, caller=who, is_unsure=is_unsure), newest)
+
+    def look_again(self, conversation: Conversation, talk: Talk) -> None:
+        """Find the session of a conversation for which the store did not answer; may block."""
+        for place in _ends(talk.past):
+            past, answer = _at(conversation.caller, talk, place)
+            stored = self._stored(past, answer)
+            with self._lock:
+                others = {name: each for name, each in stored.items() if name not in self._held}
+                at_end = place == len(talk.past)
+                found = self._choose(past, answer, others, at_end, is_held=False)
+                if found is not None:
+                    self._rename(conversation, found.session)
+                    break
+        conversation.is_unsure = False
 
     def _named(self, session: str) -> Conversation:
         stored = self._ask(lambda: self._recorder.frontier(session))
@@ -114,8 +131,7 @@ class Conversations:
             held = self._held.get(session)
             there, here = _read(stored), _read(held.frontier if held else None)
             if held is None or here is None or (there is not None and there.count > here.count):
-                frontier = stored if there is not None else None
-                held = Conversation(session, frontier=frontier or {})
+                held = Conversation(session, frontier=(stored or {}) if there else {})
             return self._take(held, "")
 
     def _stored(self, past: str, answer: str) -> dict[str, tuple[str, Mapping[str, Any]]]:
@@ -132,13 +148,15 @@ class Conversations:
         answer: str,
         stored: Mapping[str, tuple[str, Mapping[str, Any]]],
         is_again: bool,
+        *,
+        is_held: bool = True,
     ) -> Conversation | None:
         """Return the conversation at a past that goes on; None if there are several, or none.
 
         A list that comes again belongs to a request that was refused, or whose gateway is gone.
         """
         at = {}
-        for session in self._pasts.get(past, ()):
+        for session in self._pasts.get(past, ()) if is_held else ():
             held = self._held[session]
             at[session] = held, None if held.answer is None else held.answer()
         for session, (text, frontier) in stored.items():
@@ -146,7 +164,7 @@ class Conversations:
                 is_waiting = text.startswith(WAITING)
                 if is_waiting and is_again and self._is_gone(text[len(WAITING) :]):
                     text = REFUSED
-                left = Conversation(session, past, frontier)
+                left = Conversation(session, past, frontier=frontier)
                 at[session] = left, None if text.startswith(WAITING) else text
         if is_again:
             at = {session: each for session, each in at.items() if each[1] == REFUSED}
@@ -158,7 +176,8 @@ class Conversations:
         return owner != self.owner and is_gone(owner, None, datetime.now(UTC))
 
     def _take(self, before: Conversation, past: str) -> Conversation:
-        taken = Conversation(before.session, past, before.frontier)
+        taken = Conversation(before.session, past, before.caller, before.frontier)
+        taken.is_unsure = before.is_unsure
         taken.before = self._held.get(before.session)
         if taken.before is not None:
             taken.before.before = None
@@ -196,12 +215,16 @@ class Conversations:
     def move(self, conversation: Conversation) -> None:
         """Give a conversation a session of its own: another one was first with its session."""
         with self._lock:
-            is_held = self._held.get(conversation.session) is conversation
-            if is_held:
-                self._drop(self._held.pop(conversation.session))
-            conversation.session = f"{conversation.session.rpartition('-')[0]}-{uuid4().hex[:8]}"
-            if is_held:
-                self._hold(conversation)
+            begin = conversation.session.rpartition("-")[0]
+            self._rename(conversation, f"{begin}-{uuid4().hex[:8]}")
+
+    def _rename(self, conversation: Conversation, session: str) -> None:
+        is_held = self._held.get(conversation.session) is conversation
+        if is_held:
+            self._drop(self._held.pop(conversation.session))
+        conversation.session = session
+        if is_held:
+            self._hold(conversation)
 
     def close(self) -> None:
         """Wait for no answers any more: another gateway may go on with their requests."""
@@ -213,6 +236,8 @@ class Conversations:
             return None
         try:
             return self._recorder.reads.ask(read, _WAIT)
+        except TimeoutError:
+            return None
         except Exception as error:  # this process holds what it needs
             self.stay_away(error)
             return None
@@ -241,6 +266,11 @@ def answer_digest(messages: Sequence[Message]) -> str:
     texts = [message.text.strip() for message in messages]
     calls = [f"{call.id} {call.name}" for message in messages for call in message.tool_calls]
     return _digest("\n".join(filter(None, texts)), *calls)
+
+
+def _at(caller: str, talk: Talk, place: int) -> tuple[str, str]:
+    """Return by which past a list is found that goes on at a place, and with which answer."""
+    return _digest(caller, talk.pasts[place]), answer_digest(_answer(talk.past, place))
 
 
 def _ends(past: Sequence[Message]) -> list[int]:

@@ -78,6 +78,8 @@ class Recording:
                 owner=owner,
                 alone=bool(past),
             )
+            if conversation.is_unsure:
+                self._conversations.look_again(conversation, talk)
             try:
                 return send(conversation.session)
             except Apart:
