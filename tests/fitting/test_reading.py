@@ -117,6 +117,37 @@ def test_results_without_ids_answer_calls_by_name_else_in_order() -> None:
     assert (found.tool_call_id, seen.tool_call_id) == (find.id, look.id)
 
 
+def test_results_of_google_without_ids_answer_their_calls_in_order() -> None:
+    call: dict[str, Any] = {"role": "model", "parts": [{"functionCall": {"name": "look"}}]}
+    items: list[Any] = [{"role": "user", "parts": [{"text": "Look twice."}]}]
+    for text in ("seen", "seen again"):
+        told = {"name": "look", "response": {"output": text}}
+        items += [call, {"role": "user", "parts": [{"functionResponse": told}]}]
+    fitted = fit(items, 8_000, model="google/gemini-3-pro", previous={})
+    assert all(a is b for a, b in zip(fitted.kept, items, strict=True))
+
+
+def test_items_of_responses_beside_a_message_item_of_the_user_are_all_sent() -> None:
+    asked = [{"type": "input_text", "text": "Where?"}]
+    said = {"type": "output_text", "text": "There.", "annotations": []}
+    items: list[Any] = [
+        {"type": "message", "role": "user", "content": asked},
+        {"type": "function_call", "call_id": "a", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "a", "output": "seen"},
+        {"type": "message", "id": "m", "role": "assistant", "content": [said]},
+        {"type": "message", "role": "user", "content": asked},
+    ]
+    fitted = fit(items, 8_000, previous={})
+    assert all(a is b for a, b in zip(fitted.kept, items, strict=True))
+    assert [message.role for message in fitted.window.messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+    ]
+
+
 def test_one_item_can_be_read_by_itself() -> None:
     found = piece(chat_call("a", text="x"), "mine")
     assert found.ref == "mine"

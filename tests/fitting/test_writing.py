@@ -64,6 +64,10 @@ SHORT = Placed(REF, tool("a", "short"), "short")
             {"type": "function_call_output", "call_id": "a", "output": "short", "status": "x"},
         ),
         (
+            {"type": "shell_call_output", "call_id": "a", "output": "long"},
+            {"type": "shell_call_output", "call_id": "a", "output": "short"},
+        ),
+        (
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "x": 1}]},
             {
                 "role": "user",

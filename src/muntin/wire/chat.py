@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -21,6 +21,7 @@ from muntin.errors import InvalidInput, MuntinError
 from muntin.wire.blocks import Spelling, new_arguments, written
 from muntin.wire.common import (
     Files,
+    Ledger,
     as_mapping,
     check,
     count,
@@ -80,26 +81,17 @@ class _Encoder(Encoder):
 
     def __init__(self, files: Files, names: ToolNames) -> None:
         super().__init__("openai", files, names, _IDS, "a result has no name")
-        self.sent: list[dict[str, Any]] = []
-        self.order: list[int] = []
+        self.sent: list[tuple[int, dict[str, Any]]] = []
 
     def request(self, window: Window) -> dict[str, Any]:
-        sent, order = self.sent, self.order
         for index, message, answers in arrange(window.messages):
             content = message.content
             if content and not answers and message.role != "tool" and is_text(message):
-                sent.append({"role": message.role, "content": content})
-                order.append(index)
+                self.sent.append((index, {"role": message.role, "content": content}))
             else:
                 self._message(index, message, answers)
-        request: dict[str, Any] = {"messages": sent, **cache_options(window)}
-        tools = [tool for tool in map(self._tool, window.tools) if tool is not None]
-        if tools:
-            request["tools"] = tools
-        if window.breakpoints:
-            mark_sent(list(zip(self.order, sent, strict=True)), window, _takes_mark, part_of)
-        self.ledger.enter(window)
-        return request
+        tools = map(self._tool, window.tools)
+        return request_of("messages", self.sent, tools, window, self.ledger, _takes_mark, part_of)
 
     def _message(self, index: int, message: Message, answers: Sequence[Answer]) -> None:
         # A result without a call is sent as the user's text: the API would refuse it.
@@ -121,11 +113,7 @@ class _Encoder(Encoder):
                 self.ledger.miss(index, f"name {message.name!r}", "the API refuses such a name")
         if message.extra:
             self._extra(index, message.extra, role, data)
-        self.sent.append(data)
-        self.order.append(index)
-        for at, answer in results:
-            self.sent.append(answer)
-            self.order.append(at)
+        self.sent += [(index, data), *results]
 
     def _extra(self, index: int, extra: Mapping[str, Any], role: str, data: dict[str, Any]) -> None:
         """Add the fields that the API knows."""
@@ -224,20 +212,32 @@ class _Encoder(Encoder):
         return {"type": kind, **rest, kind: made}
 
 
-def mark_sent(
+def request_of(
+    key: str,
     sent: Sequence[tuple[int, dict[str, Any]]],
+    tools: Iterable[dict[str, Any] | None],
     window: Window,
+    ledger: Ledger,
     markable: Callable[[Any], str | None],
     made: Callable[[str], dict[str, Any]],
-) -> None:
-    """Mark the items of a window behind which to cache; `markable` says which field can be."""
-    trail = [(at, item) for at, item in sent if markable(item)]
-    taken = count_marks([item for _, item in sent], MARK)
-    for item, point in ends(trail, window, MARKS - taken):
-        key = markable(item) or "content"
-        if isinstance(item[key], str):
-            item[key] = [made(item[key])]
-        item[key][-1].setdefault(MARK, mark(point))
+) -> dict[str, Any]:
+    """Return a request of OpenAI's: items with the indexes of their messages, and tools.
+
+    The items behind which to cache are marked; `markable` says which field of an item can be.
+    """
+    items = [item for _, item in sent]
+    request: dict[str, Any] = {key: items, **cache_options(window)}
+    declared = [tool for tool in tools if tool is not None]
+    if declared:
+        request["tools"] = declared
+    trail = [(at, item) for at, item in sent if markable(item)] if window.breakpoints else []
+    for item, point in ends(trail, window, MARKS - count_marks(items, MARK) if trail else 0):
+        field = markable(item) or "content"
+        if isinstance(item[field], str):
+            item[field] = [made(item[field])]
+        item[field][-1].setdefault(MARK, mark(point))
+    ledger.enter(window)
+    return request
 
 
 def cache_options(window: Window) -> dict[str, Any]:

@@ -30,11 +30,10 @@ from muntin.wire.answers import END, AnswerParts
 from muntin.wire.blocks import Spelling, new_arguments, written
 from muntin.wire.chat import (
     MARK,
-    cache_options,
     is_refusal,
     mark_items,
-    mark_sent,
     names_of,
+    request_of,
     text_in,
 )
 from muntin.wire.common import (
@@ -304,48 +303,36 @@ class _Encoder(Encoder):
 
     def __init__(self, files: Files, names: ToolNames) -> None:
         super().__init__("openai", files, names, _IDS, "Responses has no names")
-        self.items: list[dict[str, Any]] = []
-        self.order: list[int] = []
+        self.sent: list[tuple[int, dict[str, Any]]] = []
 
     def request(self, window: Window) -> dict[str, Any]:
-        items, order = self.items, self.order
         for index, message, answers in arrange(window.messages):
             content = message.content
             if content and not answers and message.role != "tool" and is_text(message):
-                items.append({"role": message.role, "content": content})
-                order.append(index)
+                self.sent.append((index, {"role": message.role, "content": content}))
             elif message.role == "assistant":
                 self._assistant(index, message, answers)
             else:
                 self._message(index, message)
         self._drop_duplicates()
-        if any(item.get("type") == "reasoning" for item in self.items):
-            self._drop_loose_reasoning()
-        request: dict[str, Any] = {"input": self.items, **cache_options(window)}
-        tools = [tool for tool in map(self._tool, window.tools) if tool is not None]
-        if tools:
-            request["tools"] = tools
-        if window.breakpoints:
-            sent = list(zip(self.order, self.items, strict=True))
-            mark_sent(sent, window, _markable, _part)
-        self.ledger.enter(window)
-        return request
+        self._drop_loose_reasoning()
+        tools = map(self._tool, window.tools)
+        return request_of("input", self.sent, tools, window, self.ledger, _markable, _part)
 
     def _add(self, index: int, item: dict[str, Any]) -> None:
-        self.items.append(item)
-        self.order.append(index)
+        self.sent.append((index, item))
 
     def _drop_duplicates(self) -> None:
         """Remove repeated ids, as of a message that stands in two slots: the API refuses them.
 
         Texts and calls of the model are sent again without their id; other items are sent once.
         """
-        named = [item["id"] for item in self.items if _is_named(item)]
+        named = [item["id"] for _, item in self.sent if _is_named(item)]
         if len(set(named)) == len(named):
             return
         seen: set[str] = set()
-        items, order, nameless = [], [], -1
-        for index, item in zip(self.order, self.items, strict=True):
+        sent, nameless = [], -1
+        for index, item in self.sent:
             if _is_named(item) and (item["id"] in seen or index == nameless):
                 if item["type"] == "reasoning":
                     nameless = index  # the item behind it may not have an id without it
@@ -356,25 +343,24 @@ class _Encoder(Encoder):
                 item = _unnamed(item)
             elif _is_named(item):
                 seen.add(item["id"])
-            items.append(item)
-            order.append(index)
-        self.items, self.order = items, order
+            sent.append((index, item))
+        self.sent = sent
 
     def _drop_loose_reasoning(self) -> None:
         """Leave out reasoning that no item of the model follows: the API refuses it."""
-        items: list[dict[str, Any]] = []
-        order: list[int] = []
+        if not any(item.get("type") == "reasoning" for _, item in self.sent):
+            return
+        sent = []
         follower = False
-        for index, item in zip(reversed(self.order), reversed(self.items), strict=True):
+        for index, item in reversed(self.sent):
             kind = item.get("type", "message")
             if kind == "reasoning" and not follower and index not in self.as_made:
                 self.ledger.miss(index, "reasoning", "nothing of the model's follows it")
                 continue
             if kind != "reasoning":
                 follower = kind in OUTPUTS and item.get("role", "assistant") == "assistant"
-            items.append(item)
-            order.append(index)
-        self.items, self.order = items[::-1], order[::-1]
+            sent.append((index, item))
+        self.sent = sent[::-1]
 
     def _message(self, index: int, message: Message) -> None:
         """Add a message of the user or the system; a result without a call is the user's text."""
@@ -488,7 +474,7 @@ class _Encoder(Encoder):
         item = {"type": "message", "id": item_id, "role": "assistant", "content": [said]}
         item["status"] = extra.get("status") or "completed"
         self._add(index, {**item, **phase})
-        return self.items[-1]
+        return self.sent[-1][1]
 
     def _reasoning(self, index: int, part: Reasoning) -> None:
         extra = dict(part.extra or {})
