@@ -132,8 +132,7 @@ def test_calls_and_their_result_at_each_level() -> None:
     messages = group("r" * 3_000)
     sizes = [compactor.form(level, messages)[1] for level in (CUT, SHORT, STUB)]
     assert sizes == [1_006, 206, 36]
-    assert compactor.deepest(True) == STUB
-    assert compactor.deepest(False) == CUT
+    assert compactor.deepest == STUB
 
 
 def test_a_text_of_more_than_half_a_window_is_cut_to_a_quarter_of_it() -> None:
@@ -148,7 +147,7 @@ def test_a_text_of_more_than_half_a_window_is_cut_to_a_quarter_of_it() -> None:
 
 def test_without_a_ladder_a_result_is_only_cut() -> None:
     compactor = Compactor(forms(), Results(), None, 4_000)
-    assert compactor.deepest(True) == CUT
+    assert compactor.deepest == CUT
     sizes = {compactor.form(level, group("r" * 3_000))[1] for level in (CUT, SHORT, STUB)}
     assert sizes == {1_006}
 

@@ -218,28 +218,31 @@ Costed: TypeAlias = tuple[tuple[Message, ...], int]
 
 @dataclass(slots=True)
 class Compactor:
-    """Makes the compact forms of one slot's messages; `window` is what its sizes are shares of."""
+    """Makes the compact forms of one slot's messages; `window` is what its sizes are shares of.
+
+    A result that is cut has `largest_result` tokens; `deepest` is the most compact form of a group.
+    """
 
     forms: Forms
     results: Results | None
     ladder: Ladder | None
     window: int
+    largest_result: int = field(init=False)
+    deepest: int = field(init=False)
+    # All rules as one text: a key whose hash is made once.
+    _rules: str = field(default="", init=False, compare=False)
 
-    @property
-    def largest_result(self) -> int:
-        """The tokens of a result that is cut."""
-        return sys.maxsize if self.results is None else self.results.ceiling(self.window)
-
-    def deepest(self, is_group: bool) -> int:
-        """Return the most compact form that a unit can have."""
-        if not is_group or self.ladder is None:
-            return CUT
-        return STUB if self.ladder.stubs else SHORT
+    def __post_init__(self) -> None:
+        results, ladder = self.results, self.ladder
+        self.largest_result = sys.maxsize if results is None else results.ceiling(self.window)
+        self.deepest = CUT if ladder is None else STUB if ladder.stubs else SHORT
 
     def form(self, level: int, messages: tuple[Message, ...]) -> Costed:
         """Return the messages of a unit at a level, and their tokens."""
         forms = self.forms
-        key = (level, messages, self.results, self.ladder, self.window, forms.loads)
+        if not self._rules:
+            self._rules = f"{self.results} {self.ladder} {self.window} {forms.loads}"
+        key = (level, messages, self._rules)
         known: Costed | None = forms.counter.forms.get(key)
         if known is None:
             made = tuple(self._messages(level, messages))

@@ -41,7 +41,7 @@ class Levels(NamedTuple):
         level = STUB if position < self.stub else SHORT if position < self.short else FULL
         if level == FULL and position < self.cut:
             level = CUT
-        return min(level, unit.compactor.deepest(True))
+        return min(level, unit.compactor.deepest)
 
     def raised(self, level: int, until: int) -> Levels:
         """Return the levels with one of them raised to a position."""

@@ -99,7 +99,7 @@ def compact(
     groups = [n for n, unit in enumerate(units) if unit.is_group and not unit.is_protected]
     older = groups[: len(groups) - newest] if newest else groups
     for level in (SHORT, STUB):
-        able = [place for place in older if units[place].compactor.deepest(True) >= level]
+        able = [place for place in older if units[place].compactor.deepest >= level]
         if not able:
             continue
         batches = [[place] for place in able]

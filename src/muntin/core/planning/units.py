@@ -154,7 +154,7 @@ class _Reader:
         self.compactor = compactor
         # About what a result has in its most compact form.
         largest = compactor.largest_result
-        compact = {STUB: _STUB, SHORT: _SHORT}.get(compactor.deepest(True), largest)
+        compact = {STUB: _STUB, SHORT: _SHORT}.get(compactor.deepest, largest)
         self.least_result = counter.overhead + min(compact, largest)
         self.units: list[Unit] = []
         self.opening: list[Unit] = []
@@ -282,7 +282,7 @@ class _Reader:
         )
         most = self.least_result
         least = sum([min(cost, most) if m.tool_call_id else cost for _, m, cost in members])
-        if tokens > _LONG_CALL and self.compactor.deepest(True) == STUB:
+        if tokens > _LONG_CALL and self.compactor.deepest == STUB:
             return min(least, self.compactor.form(STUB, messages)[1])  # arguments get shorter too
         return least
 
