@@ -15,7 +15,7 @@ import pytest
 from muntin import Message, Session, assistant, user
 from muntin.errors import InvalidInput, InvalidType, StoreError
 from muntin.fitting import Fitter, Recorder, fit
-from muntin.fitting.recorder import STEPS
+from muntin.fitting.recorder import STEPS, Apart
 from muntin.fitting.talk import Talk
 from muntin.inspector.data import turns
 from muntin.inspector.plans import Plans
@@ -293,3 +293,49 @@ def test_what_is_no_store_is_refused() -> None:
     with pytest.raises(InvalidType, match="store must be a store or its address, not 42"):
         Fitter(500, store=42)  # type: ignore[arg-type]
     assert Message("user", "x").text
+
+
+def recorded(recorder: Recorder, talk: list[Any], **given: Any) -> None:
+    """Record a request as a gateway does."""
+    spoken = Talk(pieces_of(talk), counter_for(None, None))
+    fitted = fit(talk, 2_000, model=GPT)
+    sent = recorder.sent_of("c", spoken, fitted.window, fitted.frontier, **given)
+    assert sent is not None
+    recorder.answered(sent)
+
+
+def said_so_far(count: int) -> list[Any]:
+    roles = ("user", "assistant")
+    return [{"role": roles[at % 2], "content": f"{'qa'[at % 2]}{at // 2}"} for at in range(count)]
+
+
+def test_a_list_that_comes_late_adds_nothing(store: Any) -> None:
+    recorder = Recorder(store)
+    for count in (1, 5, 3, 7, 5, 1):
+        recorded(recorder, said_so_far(count))
+    said = [m.text for m in Session("c", store=store).timeline_messages()]
+    assert said == ["q0", "a0", "q1", "a1", "q2", "a2", "q3"]
+    assert len(store.reports("c")) == 6, "each of them was a request"
+    told = recorder.frontier("c")
+    assert told is not None
+    assert told["count"] == 7, "the next request goes on from the longest"
+
+
+def test_a_list_that_was_edited_adds_what_stands_behind_the_edit(store: Any) -> None:
+    recorder = Recorder(store)
+    recorded(recorder, said_so_far(5))
+    edited = [*said_so_far(2), {"role": "user", "content": "another q1"}]
+    recorded(recorder, edited)
+    said = [m.text for m in Session("c", store=store).timeline_messages()]
+    assert said == ["q0", "a0", "q1", "a1", "q2", "another q1"]
+
+
+def test_a_list_that_does_not_go_on_is_refused_where_it_must_stand_alone(store: Any) -> None:
+    recorder = Recorder(store)
+    recorded(recorder, said_so_far(3), past="p", owner="me", alone=True)
+    assert store.sessions_at("p") == [("c", "")]
+    other = [*said_so_far(2), {"role": "user", "content": "another q1"}]
+    with pytest.raises(Apart):
+        recorded(recorder, other, past="o", owner="me", alone=True)
+    recorded(recorder, said_so_far(5), past="q", owner="me", alone=True)
+    assert (store.sessions_at("p"), store.sessions_at("q")) == ([], [("c", "")])

@@ -10,7 +10,8 @@ import httpx2
 from muntin.gateway import recording
 from muntin.timeline.store.sql import Store
 from tests.fitting.traffic import WORDS, kept_prefix, request, talk, traffic
-from tests.gateway.running import Running, receipt, running
+from tests.gateway.running import Running, receipt, running, soon
+from tests.providers.servers import CHAT, Answer, serving
 
 BUDGET = 1_200
 
@@ -113,3 +114,49 @@ def test_gateways_of_two_processes_go_on_where_the_other_stood(tmp_path, monkeyp
         assert seen.bodies == alternating
         pairs = list(zip(alternating[1:], alternating, strict=False))
         assert sum(kept_prefix(*pair) for pair in pairs) / len(pairs) > 0.6
+
+
+def google(gate: Running, query: str, **headers: str) -> str:
+    body = {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]}
+    url = f"{gate.url}/v1beta/models/gemini-3-pro:generateContent{query}"
+    session: str = receipt(httpx2.post(url, json=body, headers=headers).headers)["session"]
+    return session
+
+
+def test_the_caller_s_key_tells_callers_apart_wherever_it_is():
+    named = {"x-muntin-session": "ann"}
+    with serving(Answer(body={})) as server, running(server.url, BUDGET) as gate:
+        sessions = [
+            google(gate, "?key=AAA", **named),
+            google(gate, "?key=BBB", **named),
+            google(gate, "?alt=sse&api_key=CCC", **named),
+            google(gate, "", **named, **{"x-goog-api-key": "DDD"}),
+            google(gate, "", **named, **{"api-key": "EEE"}),
+            google(gate, "", **named, cookie="login=FFF"),
+            google(gate, "", **named, cookie="login=GGG"),
+            google(gate, "", **named),
+        ]
+        assert len(set(sessions)) == len(sessions)
+        # Who has a key is known by it: providers give their clients new cookies all the time.
+        again = google(gate, "?key=AAA&alt=sse", **named, cookie="visit=7")
+        assert again == sessions[0]
+
+
+def test_a_request_that_was_refused_goes_on_when_it_comes_again():
+    statuses = iter([200, 429, 500, 200])
+
+    def answer(received: Any) -> Answer:
+        return Answer(next(statuses), body=CHAT.body)
+
+    said = said_in("Hello", "one", 2)
+    with serving(answer) as server, running(server.url, BUDGET) as gate:
+        first = ask(gate, said[:1])["session"]
+        assert [ask(gate, said)["session"] for _ in range(3)] == [first] * 3
+        (info,) = soon(lambda: gate.store.sessions())
+        assert info.id == first
+
+
+def test_an_answered_request_that_comes_again_is_another_conversation():
+    with traffic(BUDGET) as (server, _), running(server.url, BUDGET) as gate:
+        said = said_in("Hello", "one", 1)
+        assert len({ask(gate, said)["session"] for _ in range(3)}) == 3
