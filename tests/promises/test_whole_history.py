@@ -102,7 +102,7 @@ def test_the_store_is_never_used_on_the_event_loop(interface, tmp_path, monkeypa
 
                 return calling
 
-            for name in ("read", "turns", "entries", "append", "reach", "turn", "settle"):
+            for name in ("read", "turns", "append", "take", "renew", "settle"):
                 method = getattr(app.store, name)
 
                 monkeypatch.setattr(app.store, name, watched(name, method))
