@@ -66,7 +66,7 @@ class Client:
             "method": "POST",
             "path": "/v1/chat/completions",
             "query_string": b"",
-            "headers": [(b"x-muntin-session", session.encode())],
+            "headers": [(b"host", b"127.0.0.1"), (b"x-muntin-session", session.encode())],
         }
 
     async def receive(self) -> dict[str, Any]:

@@ -91,7 +91,7 @@ class Visits:
 
         def hop(work: Callable[..., Any], *given: Any, **named: Any) -> Any:
             # Looks at what waits and what is due come with time alone.
-            looks = ("waiting", "Inbox.release")
+            looks = ("waiting", "Timers.release")
             self.hops += not any(name in repr(work) for name in looks)
             return to_thread(work, *given, **named)
 
