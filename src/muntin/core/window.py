@@ -52,8 +52,8 @@ class MessageOutcome:
 class WindowPlan(Protocol):
     """A plan, as the object that can explain how a window was made."""
 
-    def report(self, *, kept: bool = False) -> Report:
-        """Tell where every token went; with `kept`, in the form that is stored."""
+    def report(self, *, as_stored: bool = False) -> Report:
+        """Tell where every token went; with `as_stored`, in the form that is stored."""
 
     def fates(self) -> tuple[MessageOutcome, ...]:
         """Tell what became of every declared message."""
@@ -70,8 +70,8 @@ class _PickledPlan:
     whole_report: Report
     caching: Caching | None = None
 
-    def report(self, *, kept: bool = False) -> Report:
-        return in_ranges(self.whole_report) if kept else self.whole_report
+    def report(self, *, as_stored: bool = False) -> Report:
+        return in_ranges(self.whole_report) if as_stored else self.whole_report
 
     def fates(self) -> tuple[MessageOutcome, ...]:
         return ()
@@ -113,7 +113,7 @@ class Window:
     @property
     def kept_report(self) -> Report:
         """The report as it is stored: neighbours with the same fate become one decision."""
-        return self._entered(self.explained.report(kept=True))
+        return self._entered(self.explained.report(as_stored=True))
 
     def _entered(self, report: Report) -> Report:
         """Return a report with the facts that were entered after the window was planned."""

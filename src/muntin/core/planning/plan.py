@@ -108,9 +108,9 @@ class Plan:
             low, high = (low, middle) if is_whole(middle) else (middle, high)
         return high
 
-    def report(self, *, kept: bool = False) -> Report:
-        """Tell where every token went, and why something is missing; with `kept` as stored."""
-        return self._make_report(in_ranges=True) if kept else self._report
+    def report(self, *, as_stored: bool = False) -> Report:
+        """Tell where every token went and why something is missing; on request, as it is stored."""
+        return self._make_report(in_ranges=True) if as_stored else self._report
 
     def fates(self) -> tuple[MessageOutcome, ...]:
         """Tell what became of every declared message, slot by slot."""
