@@ -91,7 +91,7 @@ class _Encoder(Encoder):
             else:
                 self._message(index, message, answers)
         tools = map(self._tool, window.tools)
-        return request_of("messages", self.sent, tools, window, self.ledger, _takes_mark, part_of)
+        return request_of("messages", self.sent, tools, window, self.ledger, takes_mark, part_of)
 
     def _message(self, index: int, message: Message, answers: Sequence[Answer]) -> None:
         # A result without a call is sent as the user's text: the API would refuse it.
@@ -582,13 +582,13 @@ def mark_items(
 
 def _markable(message: Any) -> str | None:
     own = isinstance(message, Mapping) and message.get("role") == "assistant"
-    return None if own else _takes_mark(message)
+    return None if own else takes_mark(message)
 
 
-def _takes_mark(message: Any) -> str | None:
-    content = message.get("content") if isinstance(message, Mapping) else None
-    if not content:
-        return None
-    last = content if isinstance(content, str) else content[-1]
-    marks = isinstance(last, str) or (isinstance(last, Mapping) and not is_refusal(last))
-    return "content" if marks else None
+def takes_mark(item: Any, key: str = "content") -> str | None:
+    """Return the field of an item, if a mark can stand at its end."""
+    content = item.get(key) if isinstance(item, Mapping) else None
+    if isinstance(content, str):
+        return key if content else None
+    last = content[-1] if isinstance(content, list | tuple) and content else None
+    return key if isinstance(last, Mapping) and not is_refusal(last) else None

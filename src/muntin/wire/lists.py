@@ -166,6 +166,10 @@ class _Reader:
         try:
             if len(items) == 1 and (message := _quickly(items[0])) is not None:
                 return Piece(message, ref)
+            if len(items) == 1 and responses.is_own_result(items[0]):
+                item = as_plain(items[0])
+                cleaned = clean(item)
+                return Piece(responses.own_result(cleaned), ref, repaired=cleaned != item)
             found = [normal(item) for item in items]
             data = [each for each, _ in found]
             message = _one(read_messages(data, ids=self._ids))
@@ -227,18 +231,13 @@ _PLAIN = frozenset({"role", "content", "tool_calls", "tool_call_id"})
 
 
 def _quickly(item: Any) -> Message | None:
-    """Read a message of Chat Completions whose content is a text, as most are; or an answer to a
-    call of one of OpenAI's own tools. Return None for any other item."""
+    """Read a message of Chat Completions whose content is a text, as most are; None for others."""
     if item.__class__ is dict and item.keys() <= _PLAIN and item.get("role") in ROLES:
         content = item.get("content")
         if content.__class__ is str or content is None:
             with suppress(MuntinError, TypeError):
                 return Message.from_dict(item)
-        return None
-    kind = get(item, "type")
-    if not isinstance(kind, str) or kind not in responses.OWN_RESULTS:
-        return None
-    return responses.own_result(clean(as_plain(item)))
+    return None
 
 
 def _simpler(items: Sequence[Any]) -> list[Any]:

@@ -28,14 +28,7 @@ from muntin.core.window import Window
 from muntin.errors import InvalidInput, MuntinError
 from muntin.wire.answers import END, AnswerParts
 from muntin.wire.blocks import Spelling, new_arguments, written
-from muntin.wire.chat import (
-    MARK,
-    is_refusal,
-    mark_items,
-    names_of,
-    request_of,
-    text_in,
-)
+from muntin.wire.chat import MARK, is_refusal, mark_items, names_of, request_of, takes_mark, text_in
 from muntin.wire.common import (
     Files,
     as_mapping,
@@ -96,7 +89,6 @@ _OWN = {
     f"{call}_output": call
     for call in ("apply_patch_call", "computer_call", "local_shell_call", "shell_call")
 }
-OWN_RESULTS = frozenset(_OWN)
 # The items of an answer; consecutive ones are one answer.
 OUTPUTS = frozenset({*ITEMS, *CALLS, "reasoning", "message"})
 # All items of this API.
@@ -150,14 +142,18 @@ def result(item: Mapping[str, Any]) -> Message:
     return Message("tool", output, tool_call_id=call_id, extra=extra or None)
 
 
-def own_result(item: Mapping[str, Any]) -> Message | None:
-    """Read an app's answer to a call of one of OpenAI's own tools; None if it is no such item.
+def is_own_result(item: Any) -> bool:
+    """Say whether an item is an app's answer to a call of one of OpenAI's own tools."""
+    kind = get(item, "type")
+    return isinstance(kind, str) and kind in _OWN and isinstance(get(item, "call_id"), str)
+
+
+def own_result(item: Mapping[str, Any]) -> Message:
+    """Read an app's answer to a call of one of OpenAI's own tools.
 
     A screenshot cannot be written as text: it stays whole.
     """
-    call_id, output = item.get("call_id"), item.get("output")
-    if item.get("type") not in _OWN or not isinstance(call_id, str):
-        return None
+    call_id, output = item["call_id"], item.get("output")
     if isinstance(output, Mapping):
         shot = Image(str(output.get("image_url") or ""))
         return Message("tool", (shot, Other({"type": "unread", "value": ""})), tool_call_id=call_id)
@@ -190,12 +186,7 @@ def with_own_calls(message: Message, answered: Collection[str]) -> Message:
 
 def own_answered(items: Iterable[Any]) -> frozenset[str]:
     """Return the ids of the calls of OpenAI's own tools that these items answer."""
-    found = (as_plain(item) for item in items)
-    return frozenset(
-        item["call_id"]
-        for item in found
-        if isinstance(item, Mapping) and own_result(item) is not None
-    )
+    return frozenset(get(item, "call_id") for item in items if is_own_result(item))
 
 
 def result_type(call: ToolCall) -> str:
@@ -733,7 +724,7 @@ def _new_fields(item: Any, placed: Placed) -> dict[str, Any]:
     if key is not None:
         (text,) = new_arguments([item], placed)
         return {} if text is None else {key: text}
-    if placed.text is not None and get(item, "type") in OWN_RESULTS:
+    if placed.text is not None and is_own_result(item):
         return {"output": shorter_output(as_plain(item), placed.text)}
     return {}
 
@@ -770,10 +761,9 @@ def _markable(item: Any) -> str | None:
         return None
     is_output_of_call = item.get("type") in RESULTS
     key = "output" if is_output_of_call else "content"
-    content: Any = item.get(key)
-    if not content or not (is_output_of_call or item.get("role") in _MARKED_ROLES):
+    if not is_output_of_call and item.get("role") not in _MARKED_ROLES:
         return None
-    return key if isinstance(content, str) or isinstance(content[-1], Mapping) else None
+    return takes_mark(item, key)
 
 
 _MARKED_ROLES = ("user", "system", "developer")
