@@ -122,7 +122,7 @@ class App:
         self.report_bounds = Bounds(keep_reports, report_bytes, report_age)
         self.store = as_store(store)
         # A store in memory lives as long as the app, even when that is closed.
-        self._owned = isinstance(store, str) and not self.store.in_memory
+        self._owned = isinstance(store, str) and not self.store.database.in_memory
         self.queue = TurnQueue()
         self.summaries = Summaries()
         self.embeddings = Embeddings()

@@ -281,7 +281,7 @@ class Ctx:
 
     def _append(self, draft: Draft) -> Item | None:
         """Append to the turn at once if that cannot block an event loop, else with the next."""
-        if self.session.store.in_memory or not _on_loop():
+        if self.session.store.database.in_memory or not _on_loop():
             return self.turn.append_now(draft)
         self.turn.stage(draft)
         return None

@@ -33,7 +33,7 @@ def run_in_store(
     While the store is away, try again as long as `until` says. With a store in memory it is done
     when this returns: nothing else runs meanwhile.
     """
-    if not session.store.in_memory:
+    if not session.store.database.in_memory:
         return retry(partial(asyncio.to_thread, work), until)
     try:
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()

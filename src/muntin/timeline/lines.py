@@ -15,7 +15,8 @@ from muntin.core.checks import has_surrogates, shown
 from muntin.core.message import Message
 from muntin.errors import InvalidInput
 from muntin.timeline.items import STATUSES, VISIBLE, Draft, Item, Status, Visibility
-from muntin.timeline.store.rows import check_run, entry_id, to_ascii_json, to_json
+from muntin.timeline.store.rows import entry_id, to_ascii_json, to_json
+from muntin.timeline.store.sql.appending import check_run
 
 FORMAT = "muntin-session"
 VERSION = 1

@@ -1,13 +1,12 @@
-"""Drafts as items, items as rows: what a store writes, and how it is read back, exactly.
+"""Items as rows: what a store writes, and how it is read back, exactly.
 
-Owns which turn an appended item belongs to. Refuses drafts that cannot be written before anything
-is written.
+Refuses drafts that cannot be written before anything is written.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from json.encoder import encode_basestring
@@ -24,7 +23,6 @@ from muntin.timeline.items import (
     Draft,
     Item,
     SessionInfo,
-    Status,
     Turn,
     Visibility,
     check_id,
@@ -235,110 +233,3 @@ def to_info(row: Sequence[Any]) -> SessionInfo:
     """Read a row: name, head, turn, created, updated."""
     name, head, turn, created, updated = row
     return SessionInfo(name, head, turn, from_microseconds(created), from_microseconds(updated))
-
-
-def place(
-    session: str,
-    drafts: Sequence[Draft],
-    newest: int,
-    status: Status | None,
-    first: int,
-    now: datetime,
-    *,
-    free: bool = False,
-) -> tuple[list[Item], dict[int, Status]]:
-    """Return drafts as items from the position `first`, and the status of each turn that gets one.
-
-    `newest` is the session's newest turn (0: none yet) and `status` its status. `free` says that
-    a new turn need not wait for others.
-    """
-    turns, changes = _turns(session, drafts, newest, status, free)
-    for position, draft in enumerate(drafts, first):
-        check_run(draft, position)
-    items = [
-        Item(
-            position,
-            draft.kind,
-            turn,
-            draft.message,
-            draft.payload,
-            run=draft.run,
-            time=draft.time or now,
-            visibility=draft.visibility,
-            transient=draft.transient,
-            meta=draft.meta,
-            tokens=draft.tokens,
-        )
-        for position, (draft, turn) in enumerate(zip(drafts, turns, strict=True), first)
-    ]
-    return items, changes
-
-
-def check_run(draft: Draft, position: int) -> None:
-    """Refuse an item of a run that does not begin before the item."""
-    if draft.run is not None and not 0 < draft.run < position:
-        raise InvalidInput(
-            f"the {draft.kind} item at position {position} cannot be part of a run at "
-            f"{draft.run}: a run begins before its items"
-        )
-
-
-def _turns(
-    session: str, drafts: Sequence[Draft], newest: int, status: Status | None, free: bool
-) -> tuple[list[int], dict[int, Status]]:
-    """Return the turn of each draft; drafts before a session's first request join its turn."""
-    numbers: list[int] = []
-    changes: dict[int, Status] = {}
-    waiting = newest == 0  # for the first request
-    for draft in drafts:
-        if draft.turn is not None:
-            if not 1 <= draft.turn <= newest + 1:
-                raise InvalidInput(
-                    f"session {session!r} has turns 1 to {newest}; there is no {draft.turn}"
-                )
-            number = draft.turn
-        else:
-            joins = newest > 0 and (
-                draft.opens is None or waiting or (draft.opens == "inbox" and status == "pending")
-            )
-            number = newest if joins else newest + 1
-        if number > newest or (waiting and draft.opens is not None):
-            newest = number
-            if draft.opens is None and draft.turn is None:
-                status = "completed"  # an item before the first request
-            else:
-                at_once = draft.opens in (None, "turn") or (draft.opens == "queue" and free)
-                status = "open" if at_once else "pending"
-            free = free and status == "completed"
-            changes[number] = status
-        waiting = waiting and draft.opens is None and draft.turn is None
-        if draft.ends is not None:
-            changes[number] = draft.ends
-            if number == newest:
-                status = draft.ends
-        numbers.append(number)
-    return numbers, changes
-
-
-def waking(drafts: Sequence[Draft], items: Sequence[Item], newest: int) -> list[int]:
-    """Return the inbox turns that drafts begin, behind the newest existing turn."""
-    begun = (
-        item.turn
-        for draft, item in zip(drafts, items, strict=True)
-        if draft.opens == "inbox" and item.turn > newest
-    )
-    return list(dict.fromkeys(begun))
-
-
-def to_rows(
-    sid: int, drafts: Sequence[Draft], items: Iterable[Item], data: Iterable[str], total: int
-) -> list[tuple[Any, ...]]:
-    """Return the rows of items; `total` is the weight of all items before."""
-    rows: list[tuple[Any, ...]] = []
-    for draft, item, text in zip(drafts, items, data, strict=True):
-        total += draft.weight
-        seen, tokens = draft.visibility, to_tokens(tuple(draft.tokens.items()))
-        place = (sid, item.position, item.turn, draft.kind, draft.run)
-        flags = (seen.client, seen.history, draft.transient)
-        rows.append((*place, *flags, to_microseconds(item.time), total, tokens, text))
-    return rows

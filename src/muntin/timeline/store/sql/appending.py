@@ -1,17 +1,18 @@
-"""Appending: the rows of an append, written in a given transaction.
+"""Appending: drafts as items and their rows, written in a given transaction.
 
-Owns the rows of an append, and that it is refused if its writer has lost the turn.
+Owns which turn an appended item belongs to, and that an append is refused if its writer has lost
+the turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
-from muntin.errors import TurnLost
+from muntin.errors import InvalidInput, TurnLost
 from muntin.timeline.items import UNSETTLED, Claim, Draft, Item, Status
-from muntin.timeline.store.rows import place, to_microseconds, to_rows, waking, written
+from muntin.timeline.store.rows import to_microseconds, to_tokens, written
 from muntin.timeline.store.sql import statements as sql
 from muntin.timeline.store.sql.transaction import Transaction
 
@@ -54,8 +55,8 @@ class Appending:
         asks = self._claim is not None and "queue" in opens
         free = asks and not tx.all(sql.ANY_UNSETTLED, sid=sid)
         first = head - len(drafts) + 1
-        items, changes = place(self._session, drafts, newest, status, first, self._now, free=free)
-        rows = to_rows(sid, drafts, items, self._data, total - weight)
+        items, changes = self._place(newest, status, first, free)
+        rows = _to_rows(sid, drafts, items, self._data, total - weight)
         self._write_turns(tx, sid, items, changes, newest)
         # EXTEND counted a turn for each draft that opens one; some joined a turn, others began one.
         if (last := max((newest, *changes))) != counted:
@@ -67,9 +68,39 @@ class Appending:
                 if item.kind == "context_inserted":
                     tx.many(sql.INSERT_ENTRY, [(sid, entry, item.position, None)])
         if begun is not None:
-            for number in waking(drafts, items, newest):
+            for number in _waking(drafts, items, newest):
                 begun(tx, self._session, number)
         return sid, items
+
+    def _place(
+        self, newest: int, status: Status | None, first: int, free: bool
+    ) -> tuple[list[Item], dict[int, Status]]:
+        """Return the drafts as items from the position `first`, and the status of each turn that
+        gets one.
+
+        `newest` is the session's newest turn (0: none yet) and `status` its status. `free` says
+        that a new turn need not wait for others.
+        """
+        turns, changes = _turns(self._session, self._drafts, newest, status, free)
+        items = []
+        for position, (draft, turn) in enumerate(zip(self._drafts, turns, strict=True), first):
+            check_run(draft, position)
+            items.append(
+                Item(
+                    position,
+                    draft.kind,
+                    turn,
+                    draft.message,
+                    draft.payload,
+                    run=draft.run,
+                    time=draft.time or self._now,
+                    visibility=draft.visibility,
+                    transient=draft.transient,
+                    meta=draft.meta,
+                    tokens=draft.tokens,
+                )
+            )
+        return items, changes
 
     def _write_turns(
         self, tx: Transaction, sid: int, items: list[Item], changes: dict[int, Status], newest: int
@@ -115,3 +146,73 @@ def claim_values(claim: Claim) -> dict[str, Any]:
     """Return a claim as the values of statements."""
     lease = None if claim.lease is None else claim.lease // _MICROSECOND
     return {"holder": claim.owner, "attempt": claim.attempt, "lease": lease}
+
+
+def check_run(draft: Draft, position: int) -> None:
+    """Refuse an item of a run that does not begin before the item."""
+    if draft.run is not None and not 0 < draft.run < position:
+        raise InvalidInput(
+            f"the {draft.kind} item at position {position} cannot be part of a run at "
+            f"{draft.run}: a run begins before its items"
+        )
+
+
+def _turns(
+    session: str, drafts: Sequence[Draft], newest: int, status: Status | None, free: bool
+) -> tuple[list[int], dict[int, Status]]:
+    """Return the turn of each draft; drafts before a session's first request join its turn."""
+    numbers: list[int] = []
+    changes: dict[int, Status] = {}
+    waiting = newest == 0  # for the first request
+    for draft in drafts:
+        if draft.turn is not None:
+            if not 1 <= draft.turn <= newest + 1:
+                raise InvalidInput(
+                    f"session {session!r} has turns 1 to {newest}; there is no {draft.turn}"
+                )
+            number = draft.turn
+        else:
+            joins = newest > 0 and (
+                draft.opens is None or waiting or (draft.opens == "inbox" and status == "pending")
+            )
+            number = newest if joins else newest + 1
+        if number > newest or (waiting and draft.opens is not None):
+            newest = number
+            if draft.opens is None and draft.turn is None:
+                status = "completed"  # an item before the first request
+            else:
+                at_once = draft.opens in (None, "turn") or (draft.opens == "queue" and free)
+                status = "open" if at_once else "pending"
+            free = free and status == "completed"
+            changes[number] = status
+        waiting = waiting and draft.opens is None and draft.turn is None
+        if draft.ends is not None:
+            changes[number] = draft.ends
+            if number == newest:
+                status = draft.ends
+        numbers.append(number)
+    return numbers, changes
+
+
+def _waking(drafts: Sequence[Draft], items: Sequence[Item], newest: int) -> list[int]:
+    """Return the inbox turns that drafts begin, behind the newest existing turn."""
+    begun = (
+        item.turn
+        for draft, item in zip(drafts, items, strict=True)
+        if draft.opens == "inbox" and item.turn > newest
+    )
+    return list(dict.fromkeys(begun))
+
+
+def _to_rows(
+    sid: int, drafts: Sequence[Draft], items: Iterable[Item], data: Iterable[str], total: int
+) -> list[tuple[Any, ...]]:
+    """Return the rows of items; `total` is the weight of all items before."""
+    rows: list[tuple[Any, ...]] = []
+    for draft, item, text in zip(drafts, items, data, strict=True):
+        total += draft.weight
+        seen, tokens = draft.visibility, to_tokens(tuple(draft.tokens.items()))
+        place = (sid, item.position, item.turn, draft.kind, draft.run)
+        flags = (seen.client, seen.history, draft.transient)
+        rows.append((*place, *flags, to_microseconds(item.time), total, tokens, text))
+    return rows

@@ -66,7 +66,7 @@ class Archive:
         # The newest report put here for each session, and the contents that it needs.
         self._named: dict[str, tuple[tuple[int, ...] | None, frozenset[str]]] = {}
 
-    def ask(self, statement: str, session: str, **values: Any) -> list[Any]:
+    def _ask(self, statement: str, session: str, **values: Any) -> list[Any]:
         """Return the rows of one statement about a session."""
         check(session)
         return self.database.query(statement, session=session, **values)
@@ -82,11 +82,11 @@ class Archive:
             sid = tx.scalar(sql.SESSION_ID, session=session)
             if sid is None:
                 raise no_session(self.name, session)
-            self.put_within(tx, session, sid, beside)
+            self._put_within(tx, session, sid, beside)
 
         self.database.transact(write)
 
-    def put_within(self, tx: Transaction, session: str, sid: int, beside: SideWrites) -> None:
+    def _put_within(self, tx: Transaction, session: str, sid: int, beside: SideWrites) -> None:
         """Put data beside a session in an open transaction."""
         if beside.seen:
             tx.all(sql.LOCK_SESSION, sid=sid)  # the next writer reads what is written here
@@ -139,7 +139,7 @@ class Archive:
     def reports(self, session: str, *, first: int = 0, last: int | None = None) -> list[Record]:
         """Return the stored reports of these turns, the oldest first."""
         bounds = {"first": first, "last": MOST if last is None else last}
-        rows = self.ask(sql.REPORTS, session, **bounds)
+        rows = self._ask(sql.REPORTS, session, **bounds)
         return [
             Record(turn, step, from_microseconds(time), report, plan)
             for turn, step, time, report, plan in rows
@@ -148,7 +148,7 @@ class Archive:
     def content(self, session: str, kind: ContentKind | NoteKind, name: str = "") -> str | None:
         """Return the text of a kind and name that is kept beside a session, or None."""
         is_note = kind not in ("report", "source")
-        rows = self.ask(sql.NOTE if is_note else sql.CONTENT, session, kind=kind, name=name)
+        rows = self._ask(sql.NOTE if is_note else sql.CONTENT, session, kind=kind, name=name)
         return rows[0][0] if rows else None
 
     def sessions_at(self, past: str, answer: str | None = None) -> list[tuple[str, str]]:

@@ -214,7 +214,9 @@ class Database:
 
     def __init__(self, url: str, *, create: bool = True, lazy: bool = False) -> None:
         address = read_address(url)
-        self.name, self.kind, self.in_memory = address.shown, address.kind, address.in_memory
+        self.name, self.kind = address.shown, address.kind
+        # Whether it never waits for a disk or a server, so that an event loop may use it.
+        self.in_memory = address.in_memory
         self.connections = Connections(address, create=create)
         self._spell = for_sqlite if self.kind == "sqlite" else for_psycopg
         # Whether the tables have this code's version, and the thread that prepares them.

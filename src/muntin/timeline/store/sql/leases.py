@@ -56,7 +56,7 @@ class Leases(Archive):
             if sid is None or not tx.all(statement, sid=sid, **values):
                 return False
             for each in beside:
-                self.put_within(tx, session, sid, each)
+                self._put_within(tx, session, sid, each)
             return True
 
         return self.database.transact(write)
@@ -109,7 +109,7 @@ class Leases(Archive):
             return _take(tx, sid, choice.turn, owner, lease, resumable)
 
         # Mostly there is no turn to take: a transaction is begun only if one can be taken.
-        choice = chosen(*_unsettled(self.ask(sql.UNSETTLED, session)))
+        choice = chosen(*_unsettled(self._ask(sql.UNSETTLED, session)))
         mends = choice.abandoned or choice.gave_up
         if not mends and (choice.turn is None or choice.taken):
             return choice.turn
@@ -145,7 +145,7 @@ class Leases(Archive):
                 _fail(tx, sid, number, "abandoned")
             return found
 
-        found = lost(self.ask(sql.UNSETTLED, session))
+        found = lost(self._ask(sql.UNSETTLED, session))
         return self.database.transact(write) if found else []
 
     def hold(self, session: str, name: str, owner: str, lease: timedelta) -> bool:

@@ -48,8 +48,6 @@ class Store(Leases, Timers):
 
     def __init__(self, url: str, *, create: bool = True, lazy: bool = False) -> None:
         super().__init__(Database(url, create=create, lazy=lazy))
-        # Whether it never waits for a disk or a server, so that an event loop may use it.
-        self.in_memory = self.database.in_memory
 
     def append(
         self,
@@ -84,7 +82,7 @@ class Store(Leases, Timers):
         def write(tx: Transaction) -> list[Item]:
             sid, items = appending.write(tx, begun)
             if beside is not None:
-                self.put_within(tx, session, sid, beside)
+                self._put_within(tx, session, sid, beside)
             return items
 
         return self.database.transact(write)
@@ -137,7 +135,7 @@ class Store(Leases, Timers):
             values["entry"] = entry
         if live:
             values["live"] = True
-        rows = self.ask(sql.read(view, frozenset(values)), session, **values)
+        rows = self._ask(sql.read(view, frozenset(values)), session, **values)
         items = to_items(rows, self.name, shared=shared)
         return items[::-1] if newest is not None else sorted(items, key=attrgetter("position"))
 
@@ -171,7 +169,7 @@ class Store(Leases, Timers):
         for name, value in (("number", number), ("newest", newest)):
             if value is not None:
                 values[name] = min(value, MOST)
-        return [to_turn(row) for row in self.ask(sql.turns(frozenset(values)), session, **values)]
+        return [to_turn(row) for row in self._ask(sql.turns(frozenset(values)), session, **values)]
 
     def sessions(
         self,
