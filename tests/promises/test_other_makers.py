@@ -290,7 +290,7 @@ def test_one_that_means_several_is_refused_alone_and_says_what_to_use() -> None:
         ({"role": ["x"], "parts": []}, "cannot be read as a message"),
         ({"type": ["x"]}, "cannot be read as a message|needs a 'role'"),
         ({"type": "message", "role": "assistant", "content": 5}, "cannot be read as a message"),
-        ({"type": "message", "role": "assistant", "content": [5]}, "cannot be read as a message"),
+        ({"type": "message", "role": "assistant", "content": [5]}, "part must be a mapping"),
         ({"type": "reasoning", "id": "r", "summary": [{"a": 1}]}, "lacks 'text'"),
         ({"candidates": ["x"]}, "cannot be read as a message"),
         ({"candidates": [{"content": None}]}, "not NoneType"),
