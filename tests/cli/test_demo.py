@@ -25,7 +25,7 @@ def test_it_shows_bar_reasons_and_request_and_ends_with_the_inspector(here):
     path = f"{MUNTIN.parent}:{os.environ['PATH']}"
     env = {"HTTPS_PROXY": "http://127.0.0.1:9", "OPENAI_API_KEY": "", "PATH": path}
     printed = said("demo", env=env)
-    for words in ("of 2,500 tokens (", "left the window", "stubbed", "style guide", '"role": "sys'):
+    for words in ("of 2,500 tokens (", "left the window", "dropped", "style guide", '"role": "sys'):
         assert words in printed
     assert re.search(r"^s+h+i+t+a+·+$", printed, re.MULTILINE)
     dropped = r"^  history +messages 0 to \d+ +dropped +moved +about -"

@@ -421,6 +421,21 @@ def test_a_text_is_not_cut_where_that_shows_no_more_messages(trimming, profile) 
 
 
 @every_profile
+def test_a_conversation_that_moves_leaves_room_for_its_next_turns(profile) -> None:
+    window = stepped(
+        8_000,
+        slot("memory", "m" * 2_300, priority=50),
+        slot("history", [*chat(3), question(3, 3_900), answer(3, 5_000)]),
+        slot("input", [question(4)]),
+        trimming=Stepped(),
+        profile=profile,
+    )
+    memory, history, _ = sizes(window, "memory", "history", "input")
+    assert memory == 2_300
+    assert 1_000 < history < 0.75 * (8_000 - 2_300 - 60)
+
+
+@every_profile
 @pytest.mark.parametrize("trimming", [Exact(), Stepped()])
 def test_messages_behind_the_input_are_no_run_unless_the_assistant_speaks(
     trimming, profile

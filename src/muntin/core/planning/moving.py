@@ -90,7 +90,8 @@ def _move_for_good(
 
 def _moved(draft: Draft, part: SlotPlan, past: Past, levels: Levels, room: int) -> Levels:
     """Return the levels that leave a history at or below the low mark of its room, if the newest
-    turn and the floor allow it. Nothing is shortened that shows no more messages for it."""
+    turn and the floor allow it. Nothing is shortened that shows no more messages for it, as long as
+    half of the way from the low mark to the room stays free."""
     units = part.reading.units
     floor = 0 if draft.fallback else min(part.limits.floor, room)
     room = max(0, room - marker_tokens(part.slot, draft.counter))
@@ -100,9 +101,14 @@ def _moved(draft: Draft, part: SlotPlan, past: Past, levels: Levels, room: int) 
         return short
     if short == levels:
         return lower(units, levels, GONE, by_turn(units), low, room, floor)
-    both = [lower(units, each, GONE, by_turn(units), low, room, floor) for each in (short, levels)]
-    counts = [len(_without_oldest(draft, part, show_at(units, each), room).forms) for each in both]
-    return both[counts[0] <= counts[1]]
+    turns = by_turn(units)
+    short, whole = (lower(units, at, GONE, turns, low, room, floor) for at in (short, levels))
+    shown_short, shown_whole = (
+        _without_oldest(draft, part, show_at(units, at), room) for at in (short, whole)
+    )
+    gained = len(shown_short.forms) - len(shown_whole.forms)
+    leaves_room = shown_whole.tokens <= (low + room) // 2
+    return whole if gained < 0 or (gained == 0 and leaves_room) else short
 
 
 def _without_oldest(draft: Draft, part: SlotPlan, shown: Shown, room: int) -> Shown:
