@@ -100,6 +100,16 @@ def parts(examples: int) -> dict[str, Part]:
             {"PYTHONPATH": newest},
             (*pip, "--upgrade", "--pre", "--no-deps", "--target", str(newest), "procrastinate<4"),
         ),
+        "gateway": suite(
+            "the gateway: 16,000 odd bodies, 100 pairs that begin alike, 1,000 conversations with "
+            "one opening, 60 over two gateways, 24 clients before a locked store",
+            "tests/gateway",
+            MUNTIN_GATEWAY_BODIES=16_000,
+            MUNTIN_GATEWAY_PAIRS=100,
+            MUNTIN_GATEWAY_CONVERSATIONS=1_000,
+            MUNTIN_GATEWAY_TALKS=60,
+            MUNTIN_GATEWAY_LOCKED=30,
+        ),
         "node": Part(
             "OpenAI's client for Node through the gateway",
             ("-m", "pytest", "-n", "0", "-rs", "tests/gateway/test_node.py"),
