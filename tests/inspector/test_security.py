@@ -243,16 +243,7 @@ class OnlyReading:
     """A store that has nothing but what the inspector may ask."""
 
     def __init__(self, store: Store) -> None:
-        names = (
-            "sessions",
-            "session",
-            "turns",
-            "reports",
-            "content",
-            "read",
-            "note",
-            "gave_up",
-        )
+        names = ("sessions", "turns", "reports", "content", "read")
         for name in names:
             setattr(self, name, getattr(store, name))
         self.name = store.name
