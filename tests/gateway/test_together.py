@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import httpx2
@@ -217,8 +218,11 @@ def test_the_last_of_many_conversations_with_one_opening_costs_what_the_first_do
                 names[-1].add(conversation.session)
                 said = [*said, {"role": "assistant", "content": "Yes."}]
                 said.append({"role": "user", "content": f"mark-{number} {turn}: go on"})
+        tens = range(CONVERSATIONS)
         assert [len(each) for each in names] == [1] * CONVERSATIONS
-        assert asked[CONVERSATIONS - 1] <= 1.2 * asked[0]
+        # Of ten each: now and then the store looks whether reports are to be forgotten.
+        first, last = (median(asked[at] for at in ten) for ten in (tens[:10], tens[-10:]))
+        assert last <= 1.2 * first
         assert len(all_sessions(store)) == CONVERSATIONS
         assert {info.items for info in store.sessions(limit=5_000)} == {7}
 
