@@ -16,7 +16,6 @@ from muntin.core.checks import shown
 from muntin.errors import InvalidInput, InvalidType
 from muntin.fitting.fitter import Fitter
 from muntin.fitting.requests import fit_request, form_of, model_of
-from muntin.threads import in_thread
 
 Client = TypeVar("Client")
 
@@ -104,6 +103,4 @@ def fit_body(fitter: Fitter, path: str, body: Any) -> Any:
 
 async def afit_body(fitter: Fitter, path: str, body: Any) -> Any:
     """Do the same as `fit_body`; recording does not block the event loop."""
-    if fitter.recorder is None:
-        return fit_body(fitter, path, body)
-    return await in_thread(lambda: fit_body(fitter, path, body))
+    return await fitter.beside_loop(lambda: fit_body(fitter, path, body))

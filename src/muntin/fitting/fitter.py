@@ -6,12 +6,13 @@ to the kept items come back.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from muntin import telemetry
@@ -35,6 +36,8 @@ from muntin.fitting.talk import Talk
 from muntin.threads import in_thread
 from muntin.timeline.store import Store
 from muntin.wire.pieces import Fitted, Piece
+
+T = TypeVar("T")
 
 
 class Fitter:
@@ -151,11 +154,24 @@ class Fitter:
         self._put(conversation, talk, left, window.lazy_frontier)
         return Fitted(placed, window, left.to_dict(), unread, fresh, mark)
 
-    async def afit(self, pieces: Sequence[Piece], **given: Any) -> Fitted:
+    async def afit(self, pieces: Sequence[Piece], **options: Any) -> Fitted:
         """Do the same as `fit`; recording does not block the event loop."""
+        return await self.beside_loop(lambda: self.fit(pieces, **options))
+
+    async def beside_loop(self, work: Callable[[], T]) -> T:
+        """Do work that fits; in a thread if it writes into a store.
+
+        A cancelled call ends only when its work has ended: the same list may come again at once,
+        and must find its conversation.
+        """
         if self.recorder is None:
-            return self.fit(pieces, **given)
-        return await in_thread(lambda: self.fit(pieces, **given))
+            return work()
+        done = asyncio.ensure_future(in_thread(work))
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            await asyncio.wait({done})
+            raise
 
     def _record(self, recorder: Recorder, left: Left, talk: Talk, window: Window) -> None:
         """Record the new messages; if the store is away, the request is sent all the same."""

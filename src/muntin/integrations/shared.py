@@ -15,7 +15,6 @@ from typing import Any, TypeAlias, TypeVar
 from muntin.core.budget import Budget
 from muntin.core.message import Message
 from muntin.fitting import Fitted, Fitter, Piece, Pieces, Placed
-from muntin.threads import in_thread
 from muntin.wire.blocks import joined_results
 from muntin.wire.lists import piece
 
@@ -92,7 +91,7 @@ class Hook:
 
     async def recorded(self, work: Callable[[], T]) -> T:
         """Do the work of an async hook; in a thread if it writes into a store."""
-        return work() if self._fitter.recorder is None else await in_thread(work)
+        return await self._fitter.beside_loop(work)
 
 
 @dataclass(slots=True)
