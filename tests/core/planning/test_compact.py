@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from muntin import InvalidInput, Ladder, Message, Results, Slots, ToolCall, assistant, tool, user
 from muntin.core.counting.counter import Counter
 from muntin.core.cutting import is_boundary
-from muntin.core.parts import Attachment
+from muntin.core.parts import Attachment, Image
 from muntin.core.planning.compact import CUT, SHORT, STUB, Compactor, Forms
 from muntin.errors import InvalidType
 from tests.core.planning.scenes import TOKENIZERS
@@ -27,6 +27,14 @@ def group(result: str, arguments: str = "{}", name: str = "look") -> tuple[Messa
 
 
 # Worked cases: a token is a character.
+
+
+def test_a_form_with_an_image_counts_by_the_model_it_is_sent_to() -> None:
+    picture = Message("user", (Image("https://example.com/a.png", width=1_600, height=1_200),))
+    for formula in ("openai-tiles", "openai-tiles-4o-mini", "openai-tiles"):
+        counter = Counter("chars/4", image_formula=formula)
+        compactor = Compactor(Forms(counter), Results(), Ladder(), 6_000)
+        assert compactor.form(CUT, (picture,)) == ((picture,), counter.message(picture))
 
 
 def test_a_long_result_shows_its_beginning_its_end_and_how_much_is_missing() -> None:

@@ -138,24 +138,22 @@ def _tokenizer_by_name(name: str) -> Tokenizer:
     )
 
 
-# The counts and the shorter forms of messages that were made with a tokenizer.
-_Memos: TypeAlias = tuple[FormMemo, FormMemo]
-# By tokenizer, by function, and by the object that a method belongs to: a bound method is a new
-# object each time it is asked for.
-_memos: WeakKeyDictionary[object, dict[object, _Memos]] = WeakKeyDictionary()
+# By tokenizer, by function (a bound method is a new object each time it is asked for), and by what
+# the memo is of: counts of texts, or forms of messages, whose images a formula counts.
+_memos: WeakKeyDictionary[object, dict[object, FormMemo]] = WeakKeyDictionary()
 
 
-def _memos_for(tokenizer: Tokenizer) -> _Memos:
-    """Return the memos that all counters of this tokenizer share, for as long as it lives."""
+def _memo_for(tokenizer: Tokenizer, contents: str) -> FormMemo:
+    """Return a memo that all counters of this tokenizer share, for as long as it lives."""
     owner: Any = tokenizer.count if isinstance(tokenizer, _Function) else tokenizer
     function = None
     if isinstance(owner, MethodType):
         owner, function = owner.__self__, owner.__func__
-    memos = FormMemo(), FormMemo()
+    memo = FormMemo()
     try:
-        return _memos.setdefault(owner, {}).setdefault(function, memos)
+        return _memos.setdefault(owner, {}).setdefault((function, contents), memo)
     except TypeError:  # not hashable, or takes no weak references
-        return memos
+        return memo
 
 
 class Counter:
@@ -192,8 +190,11 @@ class Counter:
         self.answer = self._overhead("answer_overhead")
         self._attachment_tokens = check_attachment_tokens(attachment_tokens)
         self._image_formula = image_formula
-        # `forms` are the shorter forms of messages that were made with this tokenizer.
-        self._counts, self.forms = _memos_for(self.tokenizer)
+        self._counts = _memo_for(self.tokenizer, "texts")
+        # The shorter forms of messages with their tokens. Attachments that the caller counts, by a
+        # rule that may change, are in no shared memo.
+        is_shared = attachment_tokens is None
+        self.forms = _memo_for(self.tokenizer, image_formula) if is_shared else FormMemo()
         # The keys of stored counts, for messages of text and for others: all that a count depends
         # on. None for a plain function, whose name says nothing, and where the caller counts
         # attachments.
