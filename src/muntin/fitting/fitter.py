@@ -244,4 +244,4 @@ _log = logging.getLogger(__name__)
 # A Fitter remembers this many models.
 _MODELS = 64
 # How long a request waits for its record.
-_RECORD_SECONDS = 0.15
+_RECORD_SECONDS = 0.1
