@@ -20,7 +20,7 @@ from muntin.core.budget import DEFAULT_BUDGET
 from muntin.core.planning import compact, memory, slot, units
 from muntin.prompts import liquid
 from muntin.providers import assets
-from muntin.runtime import app, entity_runner, recovery, sources, summaries
+from muntin.runtime import app, entity_runner, recovery, sources, summaries, suspects
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.run_rules import RunRules
 from tests.docs.blocks import DOCUMENTS, name_of
@@ -63,13 +63,13 @@ PHRASES: list[tuple[str, str, Callable[[], Any]]] = [
     ("conversations.md", "take {word} switches", lambda: len(fields(RunRules))),
     ("conversations.md", "`timeout` ({n} seconds)", lambda: round(sources.TIMEOUT)),
     ("entities.md", "`timeout` ({n} seconds)", lambda: round(sources.TIMEOUT)),
-    ("entities.md", "kills its process {word} times", lambda: entity_runner.MAX_ATTEMPTS),
+    ("entities.md", "kills its process {word} times", lambda: suspects.MAX_ATTEMPTS),
     ("entities.md", "After {n} attempts the turn fails", lambda: entity_runner.MAX_BUSY),
     ("entities.md", "have {n} seconds to end", lambda: round(app.CLOSE_SECONDS)),
     ("entities.md", "more than {comma} characters", lambda: sources.MOST_KEPT),
     ("entities.md", "more than {comma} messages", lambda: sources.MOST_MESSAGES),
-    ("scale.md", "given up after {word} attempts", lambda: entity_runner.MAX_ATTEMPTS),
-    ("howto/workers.md", "given up after {word} attempts", lambda: entity_runner.MAX_ATTEMPTS),
+    ("scale.md", "given up after {word} attempts", lambda: suspects.MAX_ATTEMPTS),
+    ("howto/workers.md", "given up after {word} attempts", lambda: suspects.MAX_ATTEMPTS),
     ("howto/summaries.md", "`max_tokens` ({n})", lambda: Summary("openai/gpt-4o").max_tokens),
     ("howto/summaries.md", "grown {n} % of the way", lambda: round(summaries.NEAR * 100)),
     ("howto/summaries.md", "{word} times for each step", lambda: summaries.TRIES),

@@ -24,6 +24,7 @@ from muntin.runtime.ctx import Ctx, Wake
 from muntin.runtime.engine.protocol import Again, Engine
 from muntin.runtime.inbox import Inbox, Registered, entity_type
 from muntin.runtime.store_thread import provider_busy, run_in_store, store_away
+from muntin.runtime.suspects import MAX_ATTEMPTS, Suspects
 from muntin.runtime.turn import ActiveTurn
 from muntin.timeline.items import UNSETTLED, Status, error_draft
 from muntin.timeline.owner import done, new_owner
@@ -39,10 +40,8 @@ ASK_SECONDS = (0.02, 0.2)
 # Seconds before the next try: of a turn held by a conversation, of a type without a handler here,
 # of a turn left because the store was away.
 BUSY_SECONDS, UNKNOWN_SECONDS, AWAY_SECONDS = 0.2, 5.0, 1.0
-# How often a turn is taken without being settled, before it is given up.
-MAX_ATTEMPTS = 5
-# How often a turn is taken while its provider has too much to do; how long it waits, twice as long
-# each time; the longest wait; the longest wait that a provider may ask for.
+# How often a turn is taken without getting further while its provider has too much to do; how long
+# it waits, twice as long each time; the longest wait; the longest wait that a provider may ask for.
 MAX_BUSY, BACK_OFF_SECONDS, LONGEST_SECONDS, LONGEST_ASKED = 20, 2.0, 300.0, 3_600.0
 
 _log = logging.getLogger(__name__)
@@ -63,6 +62,7 @@ class EntityRunner:
         self._waiters: dict[tuple[str, int], list[asyncio.Future[Reply | None]]] = {}
         # The entities that are handled here, by event loop, each with an event for the end.
         self._here: dict[tuple[asyncio.AbstractEventLoop, str], asyncio.Event] = {}
+        self._suspects = Suspects(app.queue)
 
     def register(self, kind: str, found: Registered) -> None:
         """Register the handler of a type of entities."""
@@ -183,12 +183,26 @@ class EntityRunner:
         return self._app.session(entity, mend=False)
 
     async def _handle_next(self, session: Session, sure: bool = False) -> int | None:
-        """Take the next turn that waits, and handle it; None if there is none."""
+        """Take the next turn that waits, and handle it; None if none can be taken now."""
+        suspects = self._suspects
+        if suspects.are_alone:
+            return None
+        handled = await self._take_and_handle(session, sure, most_tries=0)
+        if handled is not None or suspects.are_busy:
+            return handled
+        suspects.enter(session.id)
+        try:
+            return await self._take_and_handle(session, sure, most_tries=suspects.most_tries)
+        finally:
+            suspects.leave(session.id)
+
+    async def _take_and_handle(
+        self, session: Session, sure: bool, *, most_tries: int
+    ) -> int | None:
         owner = new_owner()
         try:
-            taking = asyncio.ensure_future(
-                run_in_store(session, partial(self._take_turn, session, owner, sure))
-            )
+            take = partial(self._take_turn, session, owner, sure, most_tries)
+            taking = asyncio.ensure_future(run_in_store(session, take))
             try:
                 ctx = await asyncio.shield(taking)
             except asyncio.CancelledError:
@@ -199,21 +213,33 @@ class EntityRunner:
                 raise
             if ctx is None:
                 return None
+            self._suspects.handled.add(session.id)
             await self._handle(ctx)
             if not ctx.turn.is_settled:  # lost to another process, or its end was not written
                 raise Again(f"turn {ctx.turn.number} of {session.id!r} is not over", AWAY_SECONDS)
             return ctx.turn.number
         finally:
+            self._suspects.handled.discard(session.id)
             done(owner)  # an unsettled turn is taken by the next process
 
-    def _take_turn(self, session: Session, owner: str, sure: bool) -> Ctx | None:
+    def _take_turn(self, session: Session, owner: str, sure: bool, most_tries: int) -> Ctx | None:
         """Take the next turn that waits, and read what its handler may need."""
         taken = session.store.take(
-            session.id, owner, LEASE, resumable=True, max_attempts=MAX_ATTEMPTS, sure=sure
+            session.id,
+            owner,
+            LEASE,
+            resumable=True,
+            max_attempts=MAX_ATTEMPTS,
+            most_tries=most_tries,
+            sure=sure,
         )
         if taken is None:
             return None
         turn = ActiveTurn(self._app, session, taken.number, owner=owner, attempt=taken.attempt)
+        turn.on_progress = partial(self._suspects.leave, session.id)
+        turn.stalled = taken.attempt - taken.progress
+        if taken.tries == MAX_ATTEMPTS:
+            self._suspects.note_last_try(session.id)
         try:
             return self._ctx(session, turn)
         except StoreError:
@@ -289,14 +315,15 @@ class EntityRunner:
         The wait for a store has no end; the wait for a provider that has too much to do ends after
         some hours.
         """
-        busy, attempt = provider_busy(error), turn.attempt or 0
+        busy = provider_busy(error)
         if turn.is_settled:
             return
         if store_away(error):
             pause, wait = 0.0, AWAY_SECONDS
-        elif busy is not None and attempt < MAX_BUSY:
+        elif busy is not None and turn.stalled < MAX_BUSY:
             # Longer each time, as long as the provider asks for, and with a random part.
-            pause = min(BACK_OFF_SECONDS * 2.0 ** min(max(attempt - 1, 0), 20), LONGEST_SECONDS)
+            doubled = 2.0 ** min(max(turn.stalled - 1, 0), 20)
+            pause = min(BACK_OFF_SECONDS * doubled, LONGEST_SECONDS)
             pause = max(pause, min(busy.retry_after or 0.0, LONGEST_ASKED))
             pause = wait = pause * random.uniform(1.0, 1.25)
         else:
@@ -309,8 +336,8 @@ class EntityRunner:
     async def _fail(self, turn: ActiveTurn, error: BaseException) -> None:
         """End a turn that failed, and tell the callers that wait."""
         before, reason = "", None
-        if provider_busy(error) is not None and (turn.attempt or 0) >= MAX_BUSY:
-            before = f"gave_up: the turn was taken {turn.attempt} times, at last: "
+        if provider_busy(error) is not None and turn.stalled >= MAX_BUSY:
+            before = f"gave_up: the turn was taken {turn.stalled} times, at last: "
             turn.recorded, reason = None, "gave_up"
         try:
             if turn.recorded is not error and not turn.is_settled:

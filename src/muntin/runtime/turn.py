@@ -142,6 +142,9 @@ class ActiveTurn(OpenTurn):
         # Closed: nothing more can be written. Settled: the end of the turn is durable.
         self._phase: Literal["open", "closed", "settled"] = "open"
         self._on_taken: Callable[[], object] = nothing
+        # How often the turn was taken since it got further, and what is called when a run does.
+        self.stalled = 0
+        self.on_progress: Callable[[], object] = nothing
         self.is_taken = False
         # When the lease ends, by the monotonic clock, as far as this process knows.
         self._holds = time.monotonic() + LEASE.total_seconds()
@@ -347,6 +350,9 @@ class ActiveTurn(OpenTurn):
             options.update(run=run, visibility=visibility)
         drafts = [session.draft(item, **options) for item in items]
         _, added = await self.flush(then or nothing, *drafts, step=step, ends=ends)
+        if run is not None:
+            self.stalled = 0
+            self.on_progress()
         if ends is not None:
             self._leave()
         return added

@@ -105,6 +105,10 @@ class TurnQueue:
                 if not self._awaited[each]:
                     del self._awaited[each]
 
+    def awaits(self, session: str) -> bool:
+        """Say whether code in a turn of a session waits for a turn of another."""
+        return session in self._awaited
+
     def check(self, session: str) -> None:
         """Refuse to wait for a session that waits for this code, directly or through others."""
         around = self._around()

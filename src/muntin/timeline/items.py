@@ -250,9 +250,10 @@ class Turn:
     `until` when the lease ends unless it is renewed, by the store's clock. A `resumable` turn is
     resumed when its owner died; any other turn is failed.
 
-    `attempt` is how often the turn was taken, `returned` how often it was handed back. A turn is
-    not taken again before `after`. `reason` says why a turn failed, where the runtime ended it:
-    "cancelled", "abandoned" or "gave_up".
+    `attempt` is how often the turn was taken, `progress` the last attempt that got further: it
+    wrote something new. `returned` is how often the turn was handed back since. A turn is not taken
+    again before `after`. `reason` says why a turn failed, where the runtime ended it: "cancelled",
+    "abandoned" or "gave_up".
     """
 
     number: int
@@ -265,11 +266,12 @@ class Turn:
     returned: int = 0
     after: datetime | None = None
     reason: str | None = None
+    progress: int = 0
 
     @property
     def tries(self) -> int:
-        """How often the turn was taken and neither settled nor handed back."""
-        return self.attempt - self.returned
+        """How often the turn was taken since it last got further, and not handed back."""
+        return self.attempt - self.progress - self.returned
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class Choice:
     """Which turn may be worked on now, and which turns are to be failed.
 
     The owners of `abandoned` turns are gone and the turns are not resumed; `gave_up` turns were
-    taken too often. `taken` says that the turn is the owner's already.
+    taken too often without getting further. `taken` says that the turn is the owner's already.
     """
 
     turn: Turn | None
@@ -115,6 +115,7 @@ def choose(
     number: int | None = None,
     wakes: bool = True,
     max_attempts: int | None = None,
+    most_tries: int | None = None,
     sure: bool = False,
 ) -> Choice:
     """Choose which turn may be worked on now.
@@ -123,6 +124,7 @@ def choose(
     on at a time, in order. With a `number` only that turn is wanted; without one, a resumable turn
     whose owner is gone, or the inbox. A turn that is the owner's already stays the owner's.
     For a wake (`wakes`) no turn comes before turns that waited longer; others pass these by.
+    A turn with more than `most_tries` waits, and with `max_attempts` tries it is given up.
     `sure` says that no other process handles the session: then a resumable turn is taken from its
     owner even if the owner seems alive.
     """
@@ -148,8 +150,9 @@ def choose(
         elif max_attempts is not None and turn.tries >= max_attempts:
             gave_up.append(turn.number)
         else:
-            early = turn.after is not None and turn.after > now
-            return Choice(None if early else turn, lost, gave_up)
+            waits = turn.after is not None and turn.after > now
+            waits = waits or (most_tries is not None and turn.tries > most_tries)
+            return Choice(None if waits else turn, lost, gave_up)
     return Choice(None, lost, gave_up)
 
 
@@ -169,9 +172,9 @@ def pause(tries: int) -> timedelta:
 
 
 def gave_up_text(turn: Turn) -> str:
-    """Return the error of a turn that was taken too often."""
+    """Return the error of a turn that was taken too often without getting further."""
     return (
-        f"gave_up: the turn was taken {turn.tries} times and never settled; each time its process "
+        f"gave_up: the turn was taken {turn.tries} times and got no further; each time its process "
         "died or hung"
     )
 

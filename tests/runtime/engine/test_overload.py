@@ -80,7 +80,7 @@ def test_a_wake_is_handled_when_its_provider_has_time_and_nothing_is_there_twice
         assert reply.text == "Hello, world"
         assert kinds(app.store.read("e/1")) == ["user", "run", "assistant"]
         (turn,) = app.store.turns("e/1")
-        assert (turn.status, turn.attempt, turn.tries) == ("completed", 3, 1)
+        assert (turn.status, turn.attempt, turn.tries) == ("completed", 3, 0)
 
     with serving(busy_at_first(protocol, 2, Answer(status, body))) as server:
         run(work(server))

@@ -210,7 +210,7 @@ def _counts(tokens: str) -> dict[str, int]:
 
 def to_turn(row: Sequence[Any]) -> Turn:
     """Read a row; its columns are in the order of the fields."""
-    number, status, first, owner, until, resumable, attempt, returned, after, reason = row
+    number, status, first, owner, until, resumable, attempt, returned, after, reason, progress = row
     return Turn(
         number,
         status,
@@ -222,6 +222,7 @@ def to_turn(row: Sequence[Any]) -> Turn:
         returned,
         _time(after),
         reason,
+        progress,
     )
 
 

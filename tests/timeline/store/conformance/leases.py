@@ -6,8 +6,9 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 
+from muntin.core.message import assistant
 from muntin.errors import TurnLost
-from muntin.timeline.items import Claim, SideWrites, Turn
+from muntin.timeline.items import Claim, Draft, SideWrites, Turn
 from muntin.timeline.store import Store
 from tests.timeline.store.conformance.facts import at_once, fact, ids, info_of, said, same, statuses
 
@@ -258,6 +259,31 @@ def a_turn_that_was_taken_too_often_is_given_up(store: Store) -> None:
     same((error.turn, str(error.payload).startswith("gave_up: ")), (1, True), "what it says")
     listed = store.sessions(gave_up=True), store.sessions(gave_up=True, after="s")
     same(tuple(map(ids, listed)), (["s"], []), "the list")
+
+
+@fact
+def an_attempt_counts_only_without_progress(store: Store) -> None:
+    """A turn that got something new since it was taken has no try; the same again is not new."""
+    store.append("s", said("a", opens="inbox"))
+    payload = {"id": "e", "name": "E", "content": "x"}
+    entry, begins = (Draft(kind, payload=payload, turn=1) for kind in ("context_inserted", "run"))
+    answer = Draft("message", assistant("reply"), turn=1, run=4)
+    for attempt, (drafts, tries) in enumerate((([entry], 0), ([entry, begins], 1), ([answer], 0))):
+        taken = store.take("s", "me", OVER, resumable=True, max_attempts=9)
+        same(taken and taken.attempt, attempt + 1, "taken")
+        store.append("s", drafts, claim=claim("me", attempt + 1, OVER))
+        same(store.turns("s", number=1)[0].tries, tries, f"after attempt {attempt + 1}")
+    same(store.turns("s", number=1)[0].progress, 3, "the last that got further")
+
+
+@fact
+def a_turn_with_tries_may_be_left_where_it_is(store: Store) -> None:
+    """A turn with more than `most_tries` is not taken, and those behind it wait."""
+    store.append("s", said("a", opens="inbox"))
+    store.take("s", "me", OVER, resumable=True, most_tries=0)
+    store.append("s", said("b", opens="inbox"))
+    same(store.take("s", "me", HOUR, resumable=True, most_tries=0), None, "after a try")
+    same(held(store.take("s", "me", HOUR, resumable=True, most_tries=1)), (1, "open", "me", 2))
 
 
 @fact

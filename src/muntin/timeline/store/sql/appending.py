@@ -130,8 +130,23 @@ class Appending:
         if status is not None:
             statement = sql.END_OWN
             claimed["state"] = status
+        else:
+            claimed["is_new"] = self._is_new(tx, sid, number, claim.attempt in (None, 1))
         if not tx.all(statement, sid=sid, turn=number, **claimed):
             raise TurnLost(self._session, number)
+
+    def _is_new(self, tx: Transaction, sid: int, number: int, is_first: bool) -> bool:
+        """Say whether a turn gets further by this. A run goes on where it stopped, but a handler
+        begins anew, and writes what it has written before. That a run begins is not far enough."""
+        return any(
+            draft.kind != "run"
+            and (
+                is_first
+                or draft.run is not None
+                or not tx.all(sql.IS_WRITTEN, sid=sid, turn=number, kind=draft.kind, written=data)
+            )
+            for draft, data in zip(self._drafts, self._data, strict=True)
+        )
 
     def _begun(self, sid: int, number: int, status: Status, at: int) -> tuple[Any, ...]:
         """Return the row of a turn that begins."""

@@ -70,13 +70,15 @@ class Leases(Archive):
         number: int | None = None,
         resumable: bool = False,
         max_attempts: int | None = None,
+        most_tries: int | None = None,
         sure: bool = False,
     ) -> Turn | None:
         """Take the next turn that may be worked on, and become its owner; its attempt rises.
 
         One turn of a session is worked on at a time; see `muntin.timeline.owner.choose`. A
-        `resumable` turn may be taken again when its owner died, `max_attempts` times in all: then
-        it is failed, with an error item that says so. A turn that is the owner's already is
+        `resumable` turn may be taken again when its owner died: `max_attempts` times without
+        getting further, then it is failed, with an error item that says so; and with more than
+        `most_tries` such times it is left where it is. A turn that is the owner's already is
         returned unchanged. If nothing can be taken, nothing is written. An engine that is `sure` to
         run alone takes a resumable turn at once, whatever its lease says.
         """
@@ -90,6 +92,7 @@ class Leases(Archive):
                 number=number,
                 wakes=resumable,
                 max_attempts=max_attempts,
+                most_tries=most_tries,
                 sure=sure,
             )
 

@@ -209,9 +209,10 @@ _SIXTH = (
     "CREATE INDEX muntin_contents_size ON muntin_contents (kind, size)",
 )
 
-# Before, the name of a frontier said what it was. The old table stays: a process of 0.2 that has
-# the store open goes on and writes there.
+# In which attempt a turn last got further. Before, the name of a frontier said what it was; the old
+# table stays: a process of 0.2 that has the store open goes on and writes there.
 _SEVENTH = (
+    "ALTER TABLE muntin_turns ADD COLUMN progress BIGINT NOT NULL DEFAULT 0",
     """CREATE TABLE muntin_notes (
         session BIGINT NOT NULL, kind {name} NOT NULL, name {name} NOT NULL, data TEXT NOT NULL,
         CONSTRAINT muntin_notes_key PRIMARY KEY (session, kind, name))""",

@@ -21,7 +21,9 @@ _SID = "(SELECT id FROM muntin_sessions WHERE name = :session)"
 _ITEM = (
     "i.position, i.turn, i.kind, i.run, i.client, i.history, i.transient, i.time, i.tokens, i.data"
 )
-_COLUMNS = "number, status, first, owner, until, resumable, attempt, returned, after, reason"
+_COLUMNS = (
+    "number, status, first, owner, until, resumable, attempt, returned, after, reason, progress"
+)
 _TURN = f"SELECT {_COLUMNS} FROM muntin_turns"
 _INFO = "SELECT name, head, turn, created, updated FROM muntin_sessions"
 _UNSETTLED = "status IN ('open', 'pending')"
@@ -130,8 +132,13 @@ WHERE session = :sid AND number = :turn RETURNING until, attempt, after"""
 _MINE = f"""
 number = :turn AND {_UNSETTLED} AND owner = :holder AND attempt = COALESCE(:attempt, attempt)"""
 HOLD = f"""
-UPDATE muntin_turns SET until = muntin_now() + :lease
+UPDATE muntin_turns SET until = muntin_now() + :lease,
+    progress = CASE WHEN :is_new THEN attempt ELSE progress END,
+    returned = CASE WHEN :is_new THEN 0 ELSE returned END
 WHERE session = :sid AND {_MINE} RETURNING number"""
+IS_WRITTEN = """
+SELECT 1 FROM muntin_items
+WHERE session = :sid AND turn = :turn AND kind = :kind AND data = :written LIMIT 1"""
 RENEW = f"""
 UPDATE muntin_turns SET until = muntin_now() + :lease
 WHERE session = {_SID} AND {_MINE} RETURNING number"""
@@ -143,7 +150,8 @@ WHERE session = :sid AND number = :turn AND {_UNSETTLED} RETURNING number"""
 SETTLE_OWN = f"UPDATE muntin_turns {_SETTLED} WHERE session = :sid AND {_MINE} RETURNING number"
 HAND_BACK = f"""
 UPDATE muntin_turns
-SET owner = NULL, until = NULL, returned = returned + 1, after = muntin_now() + :pause
+SET owner = NULL, until = NULL, after = muntin_now() + :pause,
+    returned = returned + CASE WHEN attempt > progress THEN 1 ELSE 0 END
 WHERE session = {_SID} AND {_MINE} AND status = 'open' AND resumable RETURNING number"""
 _ENDED = "SET status = :state, owner = NULL, until = NULL, after = NULL"
 END_OWN = f"UPDATE muntin_turns {_ENDED} WHERE session = :sid AND {_MINE} RETURNING number"
