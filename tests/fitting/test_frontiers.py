@@ -10,7 +10,7 @@ import pytest
 
 from muntin import InvalidInput, Message, user
 from muntin.core.digests import digest
-from muntin.core.planning.memory import Start
+from muntin.core.planning.memory import ConversationState
 from muntin.fitting import fit
 from muntin.fitting.frontiers import Left, Table, digests_of_beginnings, first_new
 from tests.fitting.talks import chat_call, chat_result, growing, words
@@ -31,12 +31,12 @@ class Talk:
         return digests_of_beginnings(self.past)
 
 
-def left(talk: Talk, start: Start | None = None) -> Left:
+def left(talk: Talk, start: ConversationState | None = None) -> Left:
     return Left.of(start, talk.past, talk.first_digest)
 
 
-def at(talk: Talk, place: int) -> Start:
-    return Start("history", 0, place, None, digest(talk.past[place]))
+def at(talk: Talk, place: int) -> ConversationState:
+    return ConversationState("history", 0, place, None, digest(talk.past[place]))
 
 
 def test_it_is_plain_json_and_small() -> None:

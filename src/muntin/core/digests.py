@@ -7,7 +7,7 @@ from typing import Any
 
 from muntin.core.checks import compact_json, replace_surrogates
 from muntin.core.checks import digest as hashed
-from muntin.core.counting.memo import once_for_each
+from muntin.core.counting.memo import memoize_by_identity
 from muntin.core.message import Message, characters_of
 from muntin.core.parts import Part, Text
 from muntin.core.schemas import USER_BREAKPOINTS
@@ -15,7 +15,7 @@ from muntin.core.schemas import USER_BREAKPOINTS
 BYTES = 8  # of a digest
 
 
-@once_for_each(characters_of)
+@memoize_by_identity(characters_of)
 def digest(message: Message) -> str:
     """Return a digest of a message's bytes, without position and breakpoints."""
     return hashed(_hashed_text(message), BYTES)

@@ -246,7 +246,7 @@ def counted(message: Message, key: str, tokens: int) -> Message:
     return message
 
 
-def speaks_beside(message: Message) -> bool:
+def has_refusal_or_audio(message: Message) -> bool:
     """Say whether an answer has a refusal or a sound beside its content, which may be empty."""
     extra = message.extra
     return bool(

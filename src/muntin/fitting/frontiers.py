@@ -18,7 +18,7 @@ from muntin.core.checks import check_size, shown
 from muntin.core.checks import digest as hashed
 from muntin.core.digests import digest
 from muntin.core.message import Message
-from muntin.core.planning.memory import Start, locate
+from muntin.core.planning.memory import ConversationState, locate
 from muntin.errors import InvalidInput, InvalidType
 
 _VERSION = 1
@@ -62,7 +62,7 @@ class Left:
     is where the conversation is recorded.
     """
 
-    start: Start | None = None
+    start: ConversationState | None = None
     opening: str = ""
     behind: str = ""
     count: int = 0
@@ -70,7 +70,7 @@ class Left:
     session: str = ""
 
     @classmethod
-    def of(cls, start: Start | None, past: Sequence[Message], opening: str) -> Left:
+    def of(cls, start: ConversationState | None, past: Sequence[Message], opening: str) -> Left:
         """Return what a request with this past leaves."""
         if not past:
             return cls(start)

@@ -14,7 +14,7 @@ from muntin.core.counting.counter import Counter
 from muntin.core.digests import digest
 from muntin.core.message import Message, Role, counted
 from muntin.core.parts import Other
-from muntin.core.planning.memory import Start
+from muntin.core.planning.memory import ConversationState
 from muntin.fitting.frontiers import Left, digests_of_beginnings
 from muntin.wire.pieces import Piece, Pieces
 
@@ -80,7 +80,7 @@ class Talk(Sequence[Message]):
         """Return the messages from `first` to `end`."""
         return Part(self, first, end) if self._all is None else self._all[first:end]
 
-    def left(self, starts: Sequence[Start]) -> Left:
+    def left(self, starts: Sequence[ConversationState]) -> Left:
         """Return what a request with these messages leaves to the next."""
         return Left.of(starts[0] if starts else None, self.past, self.first_digest)
 

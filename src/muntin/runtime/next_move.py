@@ -36,13 +36,13 @@ def next_move(plan: Plan, more: int = 0, summary: int = 0) -> NextMove | None:
         (
             each
             for each in reversed(plan.slots)
-            if each.past is not None and each.slot.is_stepped and each.slot.kind == "list"
+            if each.conversation is not None and each.slot.is_stepped and each.slot.kind == "list"
         ),
         None,
     )
-    if head is None or head.past is None:
+    if head is None or head.conversation is None:
         return None
-    past = head.past
+    past = head.conversation
     start = next(
         each for each in plan.starts if (each.slot, each.number) == (past.name, past.number)
     )
@@ -51,7 +51,7 @@ def next_move(plan: Plan, more: int = 0, summary: int = 0) -> NextMove | None:
     room = sorted(start.rooms)[min(1, len(start.rooms) - 1)] if start.rooms else 0
     if head.limits.cap is not None:  # in the next window all of it is history
         room = min(room, head.limits.cap)
-    tokens = sum([each.shown.tokens for each in members]) + more
+    tokens = sum([each.view.tokens for each in members]) + more
     low = int(past.low * room)
     summarized = 0.0 if start.recap is None else start.recap.until
     reached = (tokens - low) / max(1, room - low)

@@ -16,7 +16,7 @@ from muntin.core.budget import Budget
 from muntin.core.caching.frontier import Frontier
 from muntin.core.checks import compact_json, digest
 from muntin.core.counting.counter import Counter, TokenizerLike, as_tokenizer
-from muntin.core.counting.memo import once_for_each
+from muntin.core.counting.memo import memoize_by_identity
 from muntin.core.message import Message, as_message, characters_of, counted
 from muntin.core.planning.compact import Ladder, Results
 from muntin.core.planning.plan import Declaration, Plan
@@ -83,7 +83,7 @@ def write_plan(plan: Plan, contents: dict[str, str]) -> dict[str, Any]:
 def _questions(plan: Plan, slot: Slot) -> list[int]:
     """Return which messages of a slot stay in front of what has left it."""
     found = [each for each in plan.slots if each.slot.index == slot.index and each.levels.gone]
-    units = [form.unit for each in found for form in each.shown.forms]
+    units = [form.unit for each in found for form in each.view.forms]
     return [index for unit in units if unit.role == "user" for index in unit.indices]
 
 
@@ -142,7 +142,7 @@ def _shown(slot: Slot, characters: int, asked: Sequence[int]) -> list[Message]:
     return [*(as_message(slot.messages[n]) for n in asked if 0 <= n < left), *newest[::-1]]
 
 
-@once_for_each(characters_of)
+@memoize_by_identity(characters_of)
 def _content(message: Message) -> tuple[str, str]:
     """Return a message as JSON, and the name under which it is kept."""
     return _written(message)

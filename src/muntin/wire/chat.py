@@ -14,7 +14,7 @@ from typing import Any
 from muntin.core.accepted import OPENAI, NameRule
 from muntin.core.caching.wire_order import Answer, arrange
 from muntin.core.checks import shown
-from muntin.core.message import NO_RESULT, Message, speaks_beside
+from muntin.core.message import NO_RESULT, Message, has_refusal_or_audio
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
 from muntin.core.window import Breakpoint, Window
 from muntin.errors import InvalidInput, MuntinError
@@ -104,7 +104,7 @@ class _Encoder(Encoder):
             results.append(self._result(at, call, result, call_id))
         if calls:
             data["tool_calls"] = calls
-        elif not data["content"] and not speaks_beside(message):
+        elif not data["content"] and not has_refusal_or_audio(message):
             return
         if message.name is not None:
             if _PARTICIPANT.fullmatch(message.name):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from muntin import Attachment, Message, ToolCall
 from muntin.core.counting import memo
-from muntin.core.counting.memo import once_for_each
+from muntin.core.counting.memo import memoize_by_identity
 from muntin.core.message import characters_of
 
 
 def test_what_was_made_of_an_object_is_found_again_by_the_object():
     made: list[Message] = []
 
-    @once_for_each(characters_of)
+    @memoize_by_identity(characters_of)
     def shout(message: Message) -> str:
         made.append(message)
         return message.text.upper()
@@ -26,7 +26,7 @@ def test_what_was_made_of_an_object_is_found_again_by_the_object():
 def test_what_anybody_could_change_is_not_remembered():
     made: list[Message] = []
 
-    @once_for_each(characters_of)
+    @memoize_by_identity(characters_of)
     def told(message: Message) -> str:
         made.append(message)
         return str(message.extra)
@@ -43,7 +43,7 @@ def test_long_messages_are_forgotten(monkeypatch):
     monkeypatch.setattr(memo, "_OBJECT_CHARACTERS", 4_000)
     made: list[Message] = []
 
-    @once_for_each(characters_of)
+    @memoize_by_identity(characters_of)
     def size(message: Message) -> int:
         made.append(message)
         return len(message.text)

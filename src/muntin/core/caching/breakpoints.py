@@ -17,7 +17,7 @@ from muntin.core.counting.counter import Counter
 from muntin.core.digests import digest
 from muntin.core.message import Message
 from muntin.core.parts import Other
-from muntin.core.planning.memory import Start
+from muntin.core.planning.memory import ConversationState
 from muntin.core.planning.render import Rendered
 from muntin.core.planning.slot import VOLATILE, Slot
 from muntin.core.profile import Caching, Profile
@@ -32,7 +32,7 @@ def place_breakpoints(
     profile: Profile | None,
     before: LazyFrontier | Frontier | None,
     *,
-    starts: tuple[Start, ...],
+    starts: tuple[ConversationState, ...],
     moved: frozenset[str],
     behind: frozenset[int],
     tools: Schemas,
@@ -50,7 +50,7 @@ def place_breakpoints(
         messages = [piece.message for piece in sent]
         slots = [rendered.slots[piece.owner] for piece in sent]
     caching = profile.caching if profile is not None else None
-    past = LazyFrontier(
+    frontier = LazyFrontier(
         starts=starts,
         moved=moved,
         messages=messages,
@@ -63,11 +63,11 @@ def place_breakpoints(
         chunked=caching is not None and not caching.breakpoints,
     )
     if caching is None:
-        return past, ()
+        return frontier, ()
     if before is not None:
-        past.changed_slots = frozenset(did_not_stay(past, before))
+        frontier.changed_slots = frozenset(did_not_stay(frontier, before))
     if not caching.breakpoints:
-        return past, ()
+        return frontier, ()
     ends = {id(message): place for place, message in enumerate(messages, 1)} if lowered else {}
     places = choose_breakpoints(
         messages,
@@ -76,10 +76,10 @@ def place_breakpoints(
         counter=counter,
         tools=tools,
         previous=before,
-        settled=past.settled,
+        settled=frontier.settled,
         lowered=[ends[id(message)] for message in lowered if id(message) in ends],
     )
-    past.breakpoints = tuple(places)
+    frontier.breakpoints = tuple(places)
     lives = ttls(places, messages, caching)
     found: dict[Breakpoint, None] = {}
     for place, ttl in zip(places, lives, strict=True):
@@ -88,7 +88,7 @@ def place_breakpoints(
             before_it = (piece.place for piece in reversed(sent[:place]) if piece.place is not None)
             last = next(before_it, 0)
         found[Breakpoint(last + 1, ttl)] = None
-    return past, tuple(found)
+    return frontier, tuple(found)
 
 
 def choose_breakpoints(

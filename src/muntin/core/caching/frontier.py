@@ -17,7 +17,7 @@ from muntin.core.checks import digest as hashed
 from muntin.core.counting.counter import Counter
 from muntin.core.digests import BYTES, digest
 from muntin.core.message import Message, role_of
-from muntin.core.planning.memory import Start, read_start
+from muntin.core.planning.memory import ConversationState, read_conversation_state
 from muntin.core.planning.slot import VOLATILE, Slot
 from muntin.core.schemas import Schemas
 from muntin.errors import InvalidInput, InvalidType
@@ -42,7 +42,7 @@ class Frontier:
     beginnings of long texts.
     """
 
-    starts: tuple[Start, ...] = ()
+    starts: tuple[ConversationState, ...] = ()
     breakpoints: tuple[int, ...] = field(default=(), kw_only=True)
     tools: str = field(default="", kw_only=True)
     digests: tuple[str, ...] = field(default=(), kw_only=True)
@@ -100,7 +100,7 @@ class Frontier:
             )
         try:
             return cls(
-                tuple(read_start(each) for each in data["starts"]),
+                tuple(read_conversation_state(each) for each in data["starts"]),
                 breakpoints=tuple(check_size(each, "marks") for each in data["marks"]),
                 tools=str(data["tools"]),
                 digests=tuple(str(each) for each in data["digests"]),
@@ -132,7 +132,7 @@ class LazyFrontier:
     def __init__(
         self,
         *,
-        starts: tuple[Start, ...],
+        starts: tuple[ConversationState, ...],
         moved: frozenset[str] = frozenset(),
         messages: Sequence[Message],
         slots: Sequence[Slot],

@@ -63,7 +63,11 @@ def track(
     caching: Caching | None,
 ) -> Prefix:
     """Compare a window with the one before it."""
-    lost = {plan.past.name for plan in plans if plan.past is not None and plan.past.is_lost}
+    lost = {
+        plan.conversation.name
+        for plan in plans
+        if plan.conversation is not None and plan.conversation.is_lost
+    }
     frontier = now.frontier
     shared, expected = 0, now.settled_tokens
     warnings = [

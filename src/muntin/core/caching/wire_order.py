@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-from muntin.core.message import NO_RESULT, Message, speaks_beside
+from muntin.core.message import NO_RESULT, Message, has_refusal_or_audio
 from muntin.core.parts import ToolCall
 from muntin.core.profile import OMITTED, Profile
 
@@ -95,7 +95,7 @@ def goes_as_it_stands(messages: Sequence[Message], profile: Profile | None = Non
 
 def _arranged(messages: Sequence[Message]) -> Iterator[Piece]:
     for index, message, answers in arrange(messages):
-        if message.content or answers or message.attachments or speaks_beside(message):
+        if message.content or answers or message.attachments or has_refusal_or_audio(message):
             yield Piece(index, index, message)
         for call, result, at in answers:
             if result is None:

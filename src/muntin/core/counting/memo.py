@@ -44,7 +44,7 @@ class FormMemo:
         self._young[key] = value, characters
 
 
-def once_for_each(
+def memoize_by_identity(
     size: Callable[[T], int | None],
 ) -> Callable[[Callable[[T], Result]], Callable[[T], Result]]:
     """Remember the result of a function of an object that never changes.

@@ -82,10 +82,10 @@ class Ladder:
 
 
 def _check_keep(keep: object) -> None:
-    names = ", ".join(repr(each) for each in _KEEPS)
+    names = ", ".join(repr(kind) for kind in _KEEPS)
     if not isinstance(keep, Sequence) or isinstance(keep, str):
         raise InvalidType(f"Results.keep must be a tuple of {names}, not {shown(keep)}")
-    if not keep or len(set(keep)) < len(keep) or any(each not in _KEEPS for each in keep):
+    if not keep or len(set(keep)) < len(keep) or any(kind not in _KEEPS for kind in keep):
         raise InvalidInput(f"Results.keep takes {names}, each at most once, got {shown(keep)}")
 
 
@@ -97,12 +97,12 @@ def as_shapes(
     return _as_shape(what, "results", results, RESULTS), _as_shape(what, "ladder", ladder, LADDER)
 
 
-def _as_shape(what: str, name: str, value: _S | bool | None, own: _S) -> _S | None:
+def _as_shape(what: str, name: str, value: _S | bool | None, default: _S) -> _S | None:
     if isinstance(value, bool | None):
-        return own if value else None
-    if isinstance(value, type(own)):
+        return default if value else None
+    if isinstance(value, type(default)):
         return value
-    kinds = f"{type(own).__name__}(...), True, False or None"
+    kinds = f"{type(default).__name__}(...), True, False or None"
     raise InvalidType(f"{what}: {name} must be {kinds}, not {shown(value)}")
 
 
@@ -127,11 +127,11 @@ class Forms:
         if self.content_tokens(message) <= most or _is_unread(message):
             return message
         key = (message, most, keep, self.loads)
-        known: Message | None = self.counter.forms.get(key)
-        if known is None:
-            known = self._cut(message, most, keep)
-            self.counter.forms.put(key, known, len(message.text) + len(known.text))
-        return known
+        cached: Message | None = self.counter.forms.get(key)
+        if cached is None:
+            cached = self._cut(message, most, keep)
+            self.counter.forms.put(key, cached, len(message.text) + len(cached.text))
+        return cached
 
     def _cut(self, message: Message, most: int, keep: tuple[Keep, ...]) -> Message:
         count = self.counter.text_once
@@ -142,15 +142,15 @@ class Forms:
             line = f"{text}\n{self._line(message, size - whole)}".lstrip("\n")
             return replace(plain, content=line if count(line) <= most else text)
         end: End = "ends" if len(keep) > 1 else keep[0]
-        kept, _ = cut_with_line(
+        content, _ = cut_with_line(
             text,
             whole,
             most,
             count,
-            lambda kept: self._line(message, max(1, size - count(kept))),
+            lambda text: self._line(message, max(1, size - count(text))),
             end,
         )
-        return replace(plain, content=kept)
+        return replace(plain, content=content)
 
     def _line(self, message: Message, tokens: int) -> str:
         return f"[{tokens:,} tokens left out{self._how(message)}]"
@@ -179,16 +179,16 @@ class Forms:
     def _call(self, call: ToolCall) -> ToolCall:
         if self.counter.text(call.arguments) <= _ARGUMENTS:
             return call
-        shown: Any = {"left_out": f"{self.counter.text(call.arguments):,} tokens"}
+        replacement: Any = {"left_out": f"{self.counter.text(call.arguments):,} tokens"}
         try:
-            given = json.loads(call.arguments)
-            if isinstance(given, dict):
-                short = {key: self._value(value) for key, value in given.items()}
+            arguments = json.loads(call.arguments)
+            if isinstance(arguments, dict):
+                short = {key: self._value(value) for key, value in arguments.items()}
                 if self.counter.text(_like(call, short)) < self.counter.text(call.arguments):
-                    shown = short
+                    replacement = short
         except (ValueError, RecursionError):  # no JSON, or nested too deeply
             pass
-        return replace(call, arguments=_like(call, shown))
+        return replace(call, arguments=_like(call, replacement))
 
     def _value(self, value: Any) -> Any:
         """Return a value of arguments, shortened if it is long."""
@@ -243,13 +243,13 @@ class Compactor:
         if not self._rules:
             self._rules = f"{self.results} {self.ladder} {self.window} {forms.loads}"
         key = (level, messages, self._rules)
-        known: Costed | None = forms.counter.forms.get(key)
-        if known is None:
-            made = tuple(self._messages(level, messages))
-            known = made, sum(map(forms.counter.message, made))
-            size = sum([len(message.text) for message in (*messages, *made)])
-            forms.counter.forms.put(key, known, size)
-        return known
+        cached: Costed | None = forms.counter.forms.get(key)
+        if cached is None:
+            compacted = tuple(self._messages(level, messages))
+            cached = compacted, sum(map(forms.counter.message, compacted))
+            size = sum([len(message.text) for message in (*messages, *compacted)])
+            forms.counter.forms.put(key, cached, size)
+        return cached
 
     def _messages(self, level: int, messages: tuple[Message, ...]) -> Iterator[Message]:
         names = {call.id: call.name for message in messages for call in message.tool_calls}

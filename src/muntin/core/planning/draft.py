@@ -8,9 +8,9 @@ from operator import itemgetter
 
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message, as_message
-from muntin.core.planning.levels import NO_LEVELS, Levels, Shown
+from muntin.core.planning.levels import NO_LEVELS, Levels, SlotView
 from muntin.core.planning.limits import Limits
-from muntin.core.planning.memory import Past
+from muntin.core.planning.memory import ConversationDraft
 from muntin.core.planning.slot import Group, Recap, Slot
 from muntin.core.planning.units import Reading
 
@@ -21,8 +21,8 @@ OVER_CAP, OVER_BUDGET, FALLBACK, MOVED = "over_cap", "over_budget", "fallback", 
 class SlotPlan:
     """What is decided about one slot.
 
-    `limits` are those in force. `past` is the conversation that it is part of, `offset` the place
-    of its first message in the declared list. What `stands` cannot be dropped. `need` was set aside
+    `limits` are those in force. `conversation` is the one that it is part of, `offset` the place of
+    its first message in the declared list. What `stands` cannot be dropped. `need` was set aside
     for it; `open_room` is the room that it was given before its ceiling, `room` after it. `beside`
     is what a text adds to its joined message beside its own tokens. `reason` is why anything of it
     is missing, unless it is over its ceiling or has moved. `order` is its place among the slots,
@@ -33,14 +33,14 @@ class SlotPlan:
     slot: Slot
     reading: Reading
     limits: Limits
-    past: Past | None = None
+    conversation: ConversationDraft | None = None
     offset: int = 0
     stands: bool = False
     need: int = 0
     open_room: int | None = None
     room: int = 0
     beside: int = 0
-    shown: Shown = field(default_factory=Shown)
+    view: SlotView = field(default_factory=SlotView)
     reason: str = OVER_BUDGET
     order: int = 0
     elsewhere: tuple[tuple[int, Message | None], ...] = ()
@@ -49,12 +49,12 @@ class SlotPlan:
     @property
     def is_head(self) -> bool:
         """Whether its conversation begins with it."""
-        return self.past is not None and self.past.slots[0] is self.slot
+        return self.conversation is not None and self.conversation.slots[0] is self.slot
 
     @property
     def used(self) -> int:
         """The tokens that it takes of the window."""
-        return self.shown.tokens + self.beside
+        return self.view.tokens + self.beside
 
     @property
     def levels(self) -> Levels:
@@ -64,53 +64,53 @@ class SlotPlan:
     @property
     def has_moved(self) -> bool:
         """Whether its conversation moved in this window."""
-        past = self.past
-        if past is None or not self.slot.is_stepped:
+        conversation = self.conversation
+        if conversation is None or not self.slot.is_stepped:
             return False
-        return self.after != (past.lasting, past.in_turn)
+        return self.after != (conversation.lasting, conversation.in_turn)
 
     @property
     def is_cut(self) -> bool:
         """Whether anything of the slot is missing or shorter."""
-        forms = self.shown.forms
+        forms = self.view.forms
         whole = len(forms) == len(self.reading.units)
         return bool(self.reading.beyond) or not whole or any(f.status != "kept" for f in forms)
 
     def is_whole(self, place: int) -> bool:
         """Say whether a message of the slot is shown as it was given."""
-        if any(place in form.unit.indices and form.status == "kept" for form in self.shown.forms):
+        if any(place in form.unit.indices and form.status == "kept" for form in self.view.forms):
             return True
-        given = [shown for index, shown in self.elsewhere if index == place]
-        return bool(given) and given[0] == as_message(self.slot.messages[place])
+        results = [result for index, result in self.elsewhere if index == place]
+        return bool(results) and results[0] == as_message(self.slot.messages[place])
 
     def entries(self) -> list[tuple[int | None, Message]]:
         """Return the messages that stay, each with its place in the slot; None for a message that
         Muntin put in."""
-        found: list[tuple[int | None, Message]] = []
-        shown, note, gone = self.shown, self.shown.note, self.levels.gone
+        entries: list[tuple[int | None, Message]] = []
+        view, note, gone = self.view, self.view.note, self.levels.gone
         pairs = [(index, message) for index, message in self.elsewhere if message is not None]
-        for form in shown.forms:
+        for form in view.forms:
             unit = form.unit
             pairs += zip(unit.indices, form.messages, strict=False)
         if self.reading.is_scattered or self.elsewhere:
             pairs.sort(key=itemgetter(0))
-        found += [(None, message) for message in shown.front]
+        entries += [(None, message) for message in view.front]
         if note is None:
-            return [*found, *pairs]
-        first = next((f.unit for f in shown.forms if f.unit.position >= gone), None)
+            return [*entries, *pairs]
+        first = next((f.unit for f in view.forms if f.unit.position >= gone), None)
         for index, message in pairs:
             if first is not None and index >= first.indices[0] and note is not None:
-                found.append((None, note))
+                entries.append((None, note))
                 note = None
-            found.append((index, message))
-        return found
+            entries.append((index, message))
+        return entries
 
     def messages(self) -> list[Message]:
         """Return the messages that stay."""
-        shown = self.shown
-        if shown.note or self.elsewhere or self.reading.is_scattered:
+        view = self.view
+        if view.note or self.elsewhere or self.reading.is_scattered:
             return [message for _, message in self.entries()]
-        return [*shown.front, *[message for form in shown.forms for message in form.messages]]
+        return [*view.front, *[message for form in view.forms for message in form.messages]]
 
 
 @dataclass(slots=True)
@@ -119,9 +119,9 @@ class Draft:
 
     `budget` is what ratios are shares of, `room` what the window is to fit. `parts` are its slots
     in window order; `ranked` are those that hold anything, the best protected first. `history`,
-    `input` and `run` are parts of the main conversation, and so is `past`. In a `fallback` floors
-    are ignored; with `has_least_run` a run needs only its newest calls. `begun` are the joined
-    messages that have a part already.
+    `input` and `run` are the parts of the main `conversation`. In a `fallback` floors are ignored;
+    with `has_least_run` a run needs only its newest calls. `begun` are the joined messages that
+    have a part already.
     """
 
     budget: int
@@ -131,7 +131,7 @@ class Draft:
     may_run: bool
     parts: Sequence[SlotPlan]
     ranked: Sequence[SlotPlan] = ()
-    past: Past | None = None
+    conversation: ConversationDraft | None = None
     history: SlotPlan | None = None
     input: SlotPlan | None = None
     run: SlotPlan | None = None

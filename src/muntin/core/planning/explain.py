@@ -22,21 +22,21 @@ def explain_messages(plans: Sequence[SlotPlan]) -> tuple[MessageOutcome, ...]:
     fates: list[MessageOutcome] = []
     for plan in plans:
         slot, reading = plan.slot, plan.reading
-        found: list[MessageOutcome] = [
+        outcomes: list[MessageOutcome] = [
             MessageOutcome(slot, index, 1, "kept" if message else "dropped", None, message)
             for index, message in plan.elsewhere
         ]
         for unit, form in _by_unit(plan):
             status, reason = _outcome(plan, unit, form)
             for number, index in enumerate(unit.indices):
-                shown = None if form is None else form.messages[number]
-                found.append(MessageOutcome(slot, index, 1, status, reason, shown))
+                visible = None if form is None else form.messages[number]
+                outcomes.append(MessageOutcome(slot, index, 1, status, reason, visible))
         for index, reason, _ in reading.left_out:
-            found.append(
+            outcomes.append(
                 MessageOutcome(slot, index, 1, "empty" if reason == "empty" else "dropped", reason)
             )
-        found += _unread(plan, found)
-        fates += sorted(found, key=lambda fate: fate.first)
+        outcomes += _unread(plan, outcomes)
+        fates += sorted(outcomes, key=lambda fate: fate.first)
     return tuple(fates)
 
 
@@ -56,7 +56,7 @@ def explain_slots(plans: Sequence[SlotPlan], *, in_ranges: bool = False) -> tupl
 
 def _by_unit(plan: SlotPlan) -> list[tuple[Unit, Form | None]]:
     """Return the units of a slot, each with its form; None if it was dropped."""
-    forms = {id(form.unit): form for form in plan.shown.forms}
+    forms = {id(form.unit): form for form in plan.view.forms}
     return [(unit, forms.get(id(unit))) for unit in plan.reading.units]
 
 
@@ -64,7 +64,7 @@ def _outcome(plan: SlotPlan, unit: Unit, form: Form | None) -> tuple[Status, str
     """Return the status and the reason of a unit."""
     cap = plan.limits.cap
     if form is not None and form.status == "kept":
-        return "kept", OVER_CAP if cap is not None and plan.shown.tokens > cap else None
+        return "kept", OVER_CAP if cap is not None and plan.view.tokens > cap else None
     status: Status = "dropped" if form is None else form.status
     if plan.slot.is_stepped and plan.levels.of(unit) != FULL:
         return status, MOVED
@@ -106,8 +106,8 @@ def _beyond_reason(plan: SlotPlan) -> str:
 def _decisions(plan: SlotPlan, ranks: dict[int, int]) -> list[Decision]:
     reading, offset = plan.reading, plan.offset
     decisions = []
-    recap = plan.shown.recap
-    if recap is not None and recap.message in plan.shown.front:  # no message of the slot
+    recap = plan.view.recap
+    if recap is not None and recap.message in plan.view.front:  # no message of the slot
         tokens = reading.units[0].compactor.forms.counter.message(recap.message)
         decisions.append(Decision(0, 0, "kept", "summary", tokens, tokens))
     for unit, form in _by_unit(plan):
@@ -118,8 +118,8 @@ def _decisions(plan: SlotPlan, ranks: dict[int, int]) -> list[Decision]:
         decisions.append(Decision(first, count, status, reason, unit.tokens, tokens, rank))
     for index, reason, tokens in reading.left_out:
         gone: Status = "empty" if reason == "empty" else "dropped"
-        asked = 0 if reason == "empty" else tokens
-        decisions.append(Decision(offset + index, 1, gone, reason, asked))
+        requested = 0 if reason == "empty" else tokens
+        decisions.append(Decision(offset + index, 1, gone, reason, requested))
     for index, message in plan.elsewhere:  # counted with its call
         fate: Status = "kept" if message is not None else "dropped"
         decisions.append(Decision(offset + index, 1, fate, None if message else plan.reason))
@@ -161,10 +161,10 @@ def _explain_slot(
         floor=plan.limits.floor,
         cap=plan.limits.cap,
         tokens_asked=sum([decision.tokens_asked for decision in decisions]) + earlier_tokens,
-        tokens_kept=sum([part.shown.tokens for part in parts]),
+        tokens_kept=sum([part.view.tokens for part in parts]),
         asked_is_estimate=bool(earlier) or any(part.reading.beyond for part in parts),
         messages_asked=sum([len(part.slot.messages) for part in parts]) + earlier,
-        messages_kept=sum([each.count for each in decisions if each.status in _STAYS]),
+        messages_kept=sum([decision.count for decision in decisions if decision.status in _STAYS]),
         decisions=tuple(ranges(decisions) if joined else decisions),
     )
 
@@ -172,16 +172,16 @@ def _explain_slot(
 def _detail(plan: SlotPlan) -> str | None:
     """Return the remark about a slot, and how far its conversation moved in this window."""
     remarks = [plan.slot.detail] if plan.slot.detail else []
-    past, after = plan.past, plan.levels
-    if past is not None and plan.has_moved and plan.slot.kind == "list":
-        before = past.lasting.joined(past.in_turn)
+    conversation, after = plan.conversation, plan.levels
+    if conversation is not None and plan.has_moved and plan.slot.kind == "list":
+        before = conversation.lasting.joined(conversation.in_turn)
         gone = {u.turn for u in plan.reading.units if before.gone <= u.position < after.gone}
-        stays = {form.unit.turn for form in plan.shown.forms}
+        stays = {form.unit.turn for form in plan.view.forms}
         turns, beyond = len(gone - stays), plan.reading.beyond
         if turns:
             more = f" and {beyond:,} earlier messages" if beyond and not before.gone else ""
             remarks.append(f"{turns:,} turn{'s' if turns > 1 else ''}{more} left the window")
-        elif plan.shown.forms and plan.is_cut:
+        elif plan.view.forms and plan.is_cut:
             remarks.append("old messages became shorter")
     return "; ".join(remarks) or None
 
@@ -195,10 +195,10 @@ def _sum_up(plan: SlotPlan, decisions: Sequence[Decision]) -> tuple[Status, str 
     cut = [d for d in decisions if d.status not in ("kept", "empty")]
     if not cut:
         cap = plan.limits.cap
-        return "kept", OVER_CAP if cap is not None and plan.shown.tokens > cap else None
+        return "kept", OVER_CAP if cap is not None and plan.view.tokens > cap else None
     reason = max(cut, key=lambda decision: decision.rank or 0).reason
     became = {decision.status for decision in cut}
     if became <= {"short", "stubbed"}:
         return ("stubbed" if "stubbed" in became else "short"), reason
-    kept = any(decision.status in _STAYS for decision in decisions)
-    return ("trimmed" if kept else "dropped"), reason
+    any_kept = any(decision.status in _STAYS for decision in decisions)
+    return ("trimmed" if any_kept else "dropped"), reason

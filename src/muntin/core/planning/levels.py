@@ -55,7 +55,7 @@ class Levels(NamedTuple):
 
     def shifted(self, by: int) -> Levels:
         """Return the levels of the same list with `by` more messages in front (fewer below 0)."""
-        return Levels(*[max(0, each + by) for each in self]) if by else self
+        return Levels(*[max(0, level + by) for level in self]) if by else self
 
 
 NO_LEVELS = Levels()
@@ -71,7 +71,7 @@ class Form(NamedTuple):
 
 
 @dataclass(slots=True)
-class Shown:
+class SlotView:
     """What a slot shows in a given room.
 
     `front` are messages before the slot's own: a summary, a line about what is missing; `note` is
@@ -88,25 +88,25 @@ class Shown:
     recap: Recap | None = None
 
 
-def show_whole(units: Sequence[Unit]) -> Shown:
+def show_whole(units: Sequence[Unit]) -> SlotView:
     """Show everything."""
     forms = [Form(unit, unit.messages, unit.tokens) for unit in units]
-    return Shown(forms, sum([unit.tokens for unit in units]))
+    return SlotView(forms, sum([unit.tokens for unit in units]))
 
 
 def levels_at(units: Sequence[Unit], levels: Levels) -> list[int]:
     """Return the level of every unit; the question of a turn leaves with its last unit."""
     moved = max(levels)
-    found = [levels.of(unit) if unit.position < moved else FULL for unit in units]
+    unit_levels = [levels.of(unit) if unit.position < moved else FULL for unit in units]
     if levels.gone:
-        turns = {unit.turn for unit, level in zip(units, found, strict=True) if level != GONE}
+        turns = {unit.turn for unit, level in zip(units, unit_levels, strict=True) if level != GONE}
         for place, unit in enumerate(units):
-            if found[place] == GONE and unit.turn in turns and unit.role == "user":
-                found[place] = FULL
-    return found
+            if unit_levels[place] == GONE and unit.turn in turns and unit.role == "user":
+                unit_levels[place] = FULL
+    return unit_levels
 
 
-def show_at(units: Sequence[Unit], levels: Levels) -> Shown:
+def show_at(units: Sequence[Unit], levels: Levels) -> SlotView:
     """Show a conversation at its levels."""
     if levels == NO_LEVELS:
         return show_whole(units)
@@ -116,7 +116,7 @@ def show_at(units: Sequence[Unit], levels: Levels) -> Shown:
             messages, tokens = unit.form(level)
             status = STATUSES[level] if tokens < unit.tokens else "kept"
             forms.append(Form(unit, messages, tokens, status))
-    return Shown(forms, sum([form.tokens for form in forms]))
+    return SlotView(forms, sum([form.tokens for form in forms]))
 
 
 def sizes_at(units: Sequence[Unit], levels: Levels) -> list[int]:
@@ -157,10 +157,10 @@ def lower(
         if raised == levels:
             continue
         after = [units[place].size(raised.of(units[place])) for place in batch]
-        left = size + sum(after) - sum([sizes[place] for place in batch])
-        if (left < low and size <= (low + room) // 2) or left < floor:
+        remaining = size + sum(after) - sum([sizes[place] for place in batch])
+        if (remaining < low and size <= (low + room) // 2) or remaining < floor:
             break
-        levels, size = raised, left
+        levels, size = raised, remaining
         for place, tokens in zip(batch, after, strict=True):
             sizes[place] = tokens
     return levels

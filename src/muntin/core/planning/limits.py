@@ -94,8 +94,8 @@ def fair_shares(
     shares = list(needs)
     free = list(range(len(asks)))
     while free:
-        left = pot - sum([needs[n] for n in range(len(asks)) if n not in free])
-        parts = allocate(max(0, left), [asks[n] for n in free], [weights[n] for n in free])
+        remaining = pot - sum([needs[n] for n in range(len(asks)) if n not in free])
+        parts = allocate(max(0, remaining), [asks[n] for n in free], [weights[n] for n in free])
         enough = [n for n, part in zip(free, parts, strict=True) if part >= needs[n]]
         if len(enough) == len(free):
             for n, part in zip(free, parts, strict=True):

@@ -42,7 +42,7 @@ class TurnMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class ConversationState:
     """What one conversation remembers of its last window.
 
     Messages before `first` are gone; it is recognised by its `at`, its `item` on a timeline and its
@@ -70,7 +70,7 @@ class Start:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, without those that are the default."""
-        values = {name: getattr(self, name) for name in _START_FIELDS}
+        values = {name: getattr(self, name) for name in _STATE_FIELDS}
         data = {name: value for name, value in values.items() if value != _DEFAULTS.get(name)}
         if "recap" in data:
             data["recap"] = asdict(data["recap"])
@@ -84,13 +84,13 @@ class Start:
 def _in_lists(value: Any) -> Any:
     """Return a value as JSON gives it back: with lists in the place of tuples."""
     if isinstance(value, dict):
-        return {key: _in_lists(each) for key, each in value.items()}
-    return [_in_lists(each) for each in value] if isinstance(value, tuple) else value
+        return {key: _in_lists(item) for key, item in value.items()}
+    return [_in_lists(item) for item in value] if isinstance(value, tuple) else value
 
 
-def read_start(data: Mapping[str, Any]) -> Start:
-    """Read what `Start.to_dict` wrote; what only 0.2 wrote is left out."""
-    values = {name: data[name] for name in _START_FIELDS if name in data}
+def read_conversation_state(data: Mapping[str, Any]) -> ConversationState:
+    """Read what `ConversationState.to_dict` wrote; what only 0.2 wrote is left out."""
+    values = {name: data[name] for name in _STATE_FIELDS if name in data}
     if values.get("recap") is not None:
         values["recap"] = Recap(**values["recap"])
     for name in ("number", "first", "stubs", "shorts", "cut"):
@@ -108,15 +108,15 @@ def read_start(data: Mapping[str, Any]) -> Start:
         values["newest"] = check_size(place, "newest"), item, str(name)
     counts = values.get("missing", ())
     values["missing"] = tuple((str(call), check_size(n, "missing")) for call, n in counts)
-    return Start(**values)
+    return ConversationState(**values)
 
 
 def _sizes(values: Iterable[Any], name: str) -> tuple[int, ...]:
     return tuple([check_size(value, name) for value in values])
 
 
-_START_FIELDS = tuple(each.name for each in fields(Start))
-_DEFAULTS = {each.name: each.default for each in fields(Start)}
+_STATE_FIELDS = tuple(spec.name for spec in fields(ConversationState))
+_DEFAULTS = {spec.name: spec.default for spec in fields(ConversationState)}
 
 
 class JoinedList(Sequence[MessageLike]):
@@ -124,7 +124,7 @@ class JoinedList(Sequence[MessageLike]):
 
     def __init__(self, lists: Iterable[Sequence[MessageLike]]) -> None:
         self._lists = list(lists)
-        self.offsets = [0, *accumulate(len(each) for each in self._lists)]
+        self.offsets = [0, *accumulate(len(part) for part in self._lists)]
 
     def __len__(self) -> int:
         return self.offsets[-1]
@@ -135,7 +135,7 @@ class JoinedList(Sequence[MessageLike]):
 
 
 @dataclass(slots=True)
-class Past:
+class ConversationDraft:
     """A conversation on its way into a window.
 
     `slots` are its history, input and run, as far as they are declared. `lasting` levels were
@@ -171,16 +171,16 @@ class Past:
 
     def offset(self, slot: Slot) -> int:
         """Return the position of a slot's first message."""
-        place = next(n for n, each in enumerate(self.slots) if each is slot)
-        return sum([len(each.messages) for each in self.slots[:place]])
+        place = next(n for n, member in enumerate(self.slots) if member is slot)
+        return sum([len(member.messages) for member in self.slots[:place]])
 
-    def recall(self, before: Start | None) -> None:
+    def recall(self, before: ConversationState | None) -> None:
         """Take over what the window before left."""
         if not self.is_stepped:
             return
         has_run = any(slot.kind == "run" and slot.messages for slot in self.slots)
-        asked = next((slot for slot in self.slots if slot.is_input and slot.messages), None)
-        self.turn = "" if asked is None else digest(as_message(asked.messages[-1]))
+        input_slot = next((slot for slot in self.slots if slot.is_input and slot.messages), None)
+        self.turn = "" if input_slot is None else digest(as_message(input_slot.messages[-1]))
         if before is None:
             return
         levels = self._find_levels(before)
@@ -195,7 +195,7 @@ class Past:
             self.in_turn = Levels(*turn.levels).shifted(by) if turn.levels else NO_LEVELS
             self.input_tokens = turn.input_tokens
 
-    def _find_levels(self, before: Start) -> tuple[Levels, int] | None:
+    def _find_levels(self, before: ConversationState) -> tuple[Levels, int] | None:
         """Return the levels of the window before in the lists of this one, and how far the lists
         slid; None if the message at the frontier is not there any more."""
         messages = JoinedList([slot.messages for slot in self.slots])
@@ -208,16 +208,16 @@ class Past:
                     return False  # not every list has items: a stored plan has none
                 return digest(as_message(message)) == name
 
-            found = _search(messages, place, is_newest)
-            if found is not None:
-                return levels.shifted(found - place), found - place
-        found = locate(messages, before)
-        if found is None:
+            match = _search(messages, place, is_newest)
+            if match is not None:
+                return levels.shifted(match - place), match - place
+        match = locate(messages, before)
+        if match is None:
             return None
         if before.newest is None or before.digest is None:
-            return levels.shifted(found - before.first), found - before.first
+            return levels.shifted(match - before.first), match - before.first
         # What was shortened has left the list: all that it holds now came later.
-        return Levels(gone=found), -len(messages)
+        return Levels(gone=match), -len(messages)
 
     def usual_rooms(self, room: int) -> tuple[int, ...]:
         """Return the rooms of the last turns, with the smallest of this one."""
@@ -239,7 +239,7 @@ class Past:
             counts.update(dict(self.missing))
         return counts
 
-    def start(self, room: int | None) -> Start:
+    def start(self, room: int | None) -> ConversationState:
         """Return what the next window must know of this one; `room` is None without a history."""
         gone = self.lasting.gone
         at = name = item = None
@@ -254,7 +254,7 @@ class Past:
         while newest >= 0 and (newest >= len(messages) or self._is_input(newest)):
             newest -= 1
         in_turn = () if self.in_turn == NO_LEVELS else tuple(self.in_turn)
-        return Start(
+        return ConversationState(
             self.name,
             self.number,
             gone,
@@ -281,42 +281,44 @@ class Past:
         return False
 
 
-def find_pasts(slots: Sequence[Slot], starts: Iterable[Start]) -> list[Past]:
+def find_conversations(
+    slots: Sequence[Slot], starts: Iterable[ConversationState]
+) -> list[ConversationDraft]:
     """Return the conversations of a window, the one with the input and the run last."""
-    known = {(start.slot, start.number): start for start in starts}
+    remembered = {(start.slot, start.number): start for start in starts}
     runs = [slot for slot in slots if slot.kind == "run" and slot.may_step]
     run = runs[-1] if runs else None
     histories = [slot for slot in slots if slot.is_stepped and slot.kind == "list"]
     if not histories and run is not None:  # under Exact() the run goes before its history too
         speaking = [slot for slot in slots if slot.kind == "list" and slot.may_step]
-        histories = [slot for slot in speaking if speaks(slot.messages)][-1:]
-    asked = next((slot for slot in reversed(slots) if slot.is_input), None)
+        histories = [slot for slot in speaking if is_conversation(slot.messages)][-1:]
+    input_slot = next((slot for slot in reversed(slots) if slot.is_input), None)
     if not histories and run is None:
         return []
-    last = [slot for slot in (*histories[-1:], asked, run) if slot is not None]
+    last = [slot for slot in (*histories[-1:], input_slot, run) if slot is not None]
     members = [*([slot] for slot in histories[:-1]), last]
     numbers: Bag[str] = Bag()
-    pasts = []
-    for each in members:
-        name = each[0].name
-        past = Past(name, numbers[name], each)
+    conversations = []
+    for member_slots in members:
+        name = member_slots[0].name
+        conversation = ConversationDraft(name, numbers[name], member_slots)
         numbers[name] += 1
-        before = known.get((past.name, past.number))
-        if before is None and each is last:  # the first windows may have had no history
-            before = known.get(("input", 0)) or known.get(("run", 0))
-        past.recall(before)
-        pasts.append(past)
-    return pasts
+        before = remembered.get((conversation.name, conversation.number))
+        if before is None and member_slots is last:  # the first windows may have had no history
+            before = remembered.get(("input", 0)) or remembered.get(("run", 0))
+        conversation.recall(before)
+        conversations.append(conversation)
+    return conversations
 
 
-def speaks(messages: Sequence[MessageLike]) -> bool:
+def is_conversation(messages: Sequence[MessageLike]) -> bool:
     """Say whether a list is a conversation: the assistant or its tools speak in it, or it is
     empty."""
     newest = messages[-_NEWEST:]
     return not newest or any(role_of(message) in ("assistant", "tool") for message in newest)
 
 
-def locate(items: Sequence[MessageLike], start: Start) -> int | None:
+def locate(items: Sequence[MessageLike], start: ConversationState) -> int | None:
     """Find the message at which a history began; None if it is not there any more.
 
     A message is known by its item of a timeline, by its `at`, or by its bytes where it has none. In
@@ -329,14 +331,14 @@ def locate(items: Sequence[MessageLike], start: Start) -> int | None:
     if first < len(items) and _is_at(items[first], start):
         return first
     if start.at is not None:
-        found = bisect_left(items, start.at, key=_sort_at)
-        end = found
+        index = bisect_left(items, start.at, key=_sort_at)
+        end = index
         while end < len(items) and at_of(items[end]) == start.at:
             end += 1
         # All messages of a run have the same position.
-        same = [n for n in range(found, end) if item_of(items[n]) in (None, start.item)]
+        same = [n for n in range(index, end) if item_of(items[n]) in (None, start.item)]
         exact = [n for n in same if digest(as_message(items[n])) == start.digest]
-        places = exact or same or range(found, min(found + 1, len(items)))
+        places = exact or same or range(index, min(index + 1, len(items)))
         return next(iter(places), None)
     return _search(items, first, lambda item: _is_at(item, start))
 
@@ -351,7 +353,7 @@ def _search(
     return next((n for span in (below, above) for n in span if is_it(items[n])), None)
 
 
-def _is_at(item: MessageLike, start: Start) -> bool:
+def _is_at(item: MessageLike, start: ConversationState) -> bool:
     if start.at is not None and (at_of(item), item_of(item)) != (start.at, start.item):
         return False
     return digest(as_message(item)) == start.digest

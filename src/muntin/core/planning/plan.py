@@ -18,8 +18,8 @@ from muntin.core.caching.prefix import track
 from muntin.core.counting.counter import Counter
 from muntin.core.planning.draft import SlotPlan
 from muntin.core.planning.explain import explain_messages, explain_slots
-from muntin.core.planning.memory import Start
-from muntin.core.planning.render import Rendered, lowered, render
+from muntin.core.planning.memory import ConversationState
+from muntin.core.planning.render import Rendered, find_last_lowered, render
 from muntin.core.planning.slot import Recap, Slot
 from muntin.core.profile import Caching, Profile
 from muntin.core.report import Prefix, Report
@@ -58,7 +58,7 @@ class Plan:
 
     declared: Declaration
     slots: tuple[SlotPlan, ...]
-    starts: tuple[Start, ...]
+    starts: tuple[ConversationState, ...]
     tokens: int
     lead: int
     tools: int
@@ -95,8 +95,8 @@ class Plan:
 
         def is_whole(more: int) -> bool:
             plan = self if not more else self.at(have + more)
-            parts = [each for each in plan.slots if each.slot.index == index]
-            return any(each.is_whole(message - each.offset) for each in parts)
+            parts = [part for part in plan.slots if part.slot.index == index]
+            return any(part.is_whole(message - part.offset) for part in parts)
 
         low, high = -1, 0
         while not is_whole(high):
@@ -135,7 +135,7 @@ class Plan:
         available = self.declared.budget.remaining_input_tokens
         if available:
             return self.tokens > available
-        return any(each.reading.units or each.reading.beyond for each in self.slots) or (
+        return any(part.reading.units or part.reading.beyond for part in self.slots) or (
             self.tokens > 0
         )
 
@@ -163,7 +163,7 @@ class Plan:
             tools=self.declared.tools,
             tokens=self.tokens,
             counter=self.declared.counter,
-            lowered=lowered(self.slots),
+            lowered=find_last_lowered(self.slots),
         )
         return rendered, frontier, breakpoints
 
@@ -200,7 +200,7 @@ class Plan:
         """Yield what the author may want to change."""
         for plan in self.slots:
             slot = plan.slot
-            is_one = slot.kind == "text" and plan.reading.units and not plan.shown.forms
+            is_one = slot.kind == "text" and plan.reading.units and not plan.view.forms
             if is_one and slot.trim.behavior == "message" and plan.limits.cap == plan.room:
                 yield (
                     f"slot {slot.name!r} is larger than its ceiling of {plan.limits.cap:,} tokens "
@@ -208,14 +208,12 @@ class Plan:
                 )
         if self.caching is None:
             return
-        changing = next(
-            (p.slot for p in self.slots if p.slot.place.changes and p.shown.forms), None
-        )
+        changing = next((p.slot for p in self.slots if p.slot.place.changes and p.view.forms), None)
         if changing is None:
             return
         behind = self.slots[[plan.slot for plan in self.slots].index(changing) :]
-        others = [p for p in behind if p.slot.kind not in ("input", "run") and p.shown.forms]
-        if any(p.slot.place.lasting and not p.slot.place.changes for p in others):
+        stable_parts = [p for p in behind if p.slot.kind not in ("input", "run") and p.view.forms]
+        if any(p.slot.place.lasting and not p.slot.place.changes for p in stable_parts):
             yield (
                 f"slot {changing.name!r} changes from request to request and stands before content "
                 "that could be cached; move it behind the history if you can"
@@ -223,4 +221,4 @@ class Plan:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Only the decisions are pickled; the rest is made again from them.
-        return type(self), tuple(getattr(self, each.name) for each in fields(self))
+        return type(self), tuple(getattr(self, spec.name) for spec in fields(self))

@@ -28,7 +28,7 @@ from muntin.core.message import Message, role_of
 from muntin.core.planning.draft import Draft, SlotPlan
 from muntin.core.planning.levels import Levels, number_turns, show_whole
 from muntin.core.planning.limits import limits
-from muntin.core.planning.memory import Past, Start, find_pasts
+from muntin.core.planning.memory import ConversationDraft, ConversationState, find_conversations
 from muntin.core.planning.moving import tokens_beside
 from muntin.core.planning.plan import Declaration, Plan
 from muntin.core.planning.render import opens_with_user
@@ -55,13 +55,13 @@ def _plan(declared: Declaration) -> Plan:
     tools = counter.tools(declared.tools)
     budget = max(0, declared.budget.remaining_input_tokens - tools - counter.answer)
     slots = _split_question(_in_window_order(declared.slots))
-    pasts = find_pasts(slots, declared.before.starts if declared.before else ())
+    conversations = find_conversations(slots, declared.before.starts if declared.before else ())
     room = budget
     for _ in range(_ROUNDS):
-        draft = _read(slots, pasts, declared, budget, room)
+        draft = _read(slots, conversations, declared, budget, room)
         serve(draft)
         joined = _close(draft)
-        total = joined + sum([part.shown.tokens for part in draft.ranked])
+        total = joined + sum([part.view.tokens for part in draft.ranked])
         lead = 0
         if profile is not None and profile.user_first and not opens_with_user(draft.parts):
             lead = counter.message(OMITTED)
@@ -74,7 +74,13 @@ def _plan(declared: Declaration) -> Plan:
     return Plan(
         declared,
         tuple(draft.parts),
-        tuple([_remember(draft, past) for past in pasts if past.is_stepped]),
+        tuple(
+            [
+                _remember(draft, conversation)
+                for conversation in conversations
+                if conversation.is_stepped
+            ]
+        ),
         total + lead + tools + answer,
         lead,
         tools,
@@ -123,16 +129,16 @@ def _split_question(slots: list[Slot]) -> list[Slot]:
     run = len(messages)
     while run and role_of(messages[run - 1]) in ("assistant", "tool"):
         run -= 1
-    asked = run
-    while asked and role_of(messages[asked - 1]) == "user":
-        asked -= 1
-    if asked == run or role_of(messages[-1]) not in ("user", "tool"):
+    start = run
+    while start and role_of(messages[start - 1]) == "user":
+        start -= 1
+    if start == run or role_of(messages[-1]) not in ("user", "tool"):
         return slots
     if run < len(messages) and role_of(messages[run]) == "tool":  # of a call before the question
         return slots
     plain = replace(slot.trim, trimming=EXACT, marker=None)
-    parts = [replace(slot, messages=messages[:asked])]
-    parts.append(replace(slot, messages=messages[asked:run], kind="input", trim=plain))
+    parts = [replace(slot, messages=messages[:start])]
+    parts.append(replace(slot, messages=messages[start:run], kind="input", trim=plain))
     if run < len(messages):
         parts.append(replace(slot, messages=messages[run:], kind="run"))
     return [*slots[:place], *parts, *slots[place + 1 :]]
@@ -142,14 +148,20 @@ def _split_question(slots: list[Slot]) -> list[Slot]:
 
 
 def _read(
-    slots: Sequence[Slot], pasts: Sequence[Past], declared: Declaration, budget: int, room: int
+    slots: Sequence[Slot],
+    conversations: Sequence[ConversationDraft],
+    declared: Declaration,
+    budget: int,
+    room: int,
 ) -> Draft:
     """Read what the window may need of every slot."""
     counter, parts = declared.counter, list[SlotPlan]()
-    past_of = {id(slot): past for past in pasts for slot in past.slots}
+    conversation_of = {
+        id(slot): conversation for conversation in conversations for slot in conversation.slots
+    }
     offsets: dict[int, int] = {}  # parts of one declared slot stand one behind the other
     for slot in slots:
-        size, past = slot.size, past_of.get(id(slot))
+        size, conversation = slot.size, conversation_of.get(id(slot))
         within = limits(budget, size.max_ratio, size.min_ratio, size.min_tokens, size.max_tokens)
         limit, start = sys.maxsize, 0
         # A run is read whole: a line says which of its calls are not shown.
@@ -158,23 +170,23 @@ def _read(
             if slot.pool is not None:
                 limit = min(limit, slot.pool.tokens)
             limit = max(limit, within.floor)
-        if past is not None and slot.is_stepped:
-            start = max(0, past.lasting.gone - past.offset(slot))
+        if conversation is not None and slot.is_stepped:
+            start = max(0, conversation.lasting.gone - conversation.offset(slot))
         reading = read_slot(slot, limit, counter, budget, start)
         offset = offsets.get(slot.index, 0)
         offsets[slot.index] = offset + len(slot.messages)
-        parts.append(SlotPlan(slot, reading, within, past, offset))
+        parts.append(SlotPlan(slot, reading, within, conversation, offset))
     readings = [part.reading for part in parts]
     link(readings, counter)
     check_joined(readings, counter)
     by_slot = {id(slot): part for slot, part in zip(slots, parts, strict=True)}
-    for past in pasts:
+    for conversation in conversations:
         offset = turn = 0
-        for slot in past.slots:
+        for slot in conversation.slots:
             turn = number_turns(by_slot[id(slot)].reading.units, offset, turn)
             offset += len(slot.messages)
     _protect(parts)
-    main = pasts[-1] if pasts else None
+    main = conversations[-1] if conversations else None
     talk = {slot.kind: by_slot[id(slot)] for slot in main.slots} if main else {}
     history, run = talk.get("list"), talk.get("run")
     draft = Draft(
@@ -184,7 +196,7 @@ def _read(
         declared.recap,
         bool(declared.tools) or run is not None,
         parts,
-        past=main,
+        conversation=main,
         history=history,
         input=next((part for part in reversed(parts) if part.slot.is_input), None),
         run=run,
@@ -233,21 +245,23 @@ def _protection(draft: Draft, part: SlotPlan) -> tuple[int, int, int]:
 
 def _close(draft: Draft) -> int:
     """Complete the plans of the slots; return what joining texts adds to the sum of their parts."""
-    asked = draft.input
-    if asked is not None and asked.reading.units and draft.used > draft.room:
-        asked.shown = show_whole(asked.reading.units)  # cutting it was in vain
+    input_part = draft.input
+    if input_part is not None and input_part.reading.units and draft.used > draft.room:
+        input_part.view = show_whole(input_part.reading.units)  # cutting it was in vain
     elsewhere = _results_elsewhere(draft.parts)
     after: dict[int, tuple[Levels, Levels]] = {}
     for part in draft.parts:
-        past, shown = part.past, part.shown
+        conversation, view = part.conversation, part.view
         part.elsewhere = tuple(elsewhere.get(part.slot.index, ()))
-        if past is not None:
-            lasting, in_turn = after.get(id(past), (past.lasting, past.in_turn))
-            lasting = lasting if shown.lasting is None else lasting.joined(shown.lasting)
-            in_turn = in_turn if shown.in_turn is None else in_turn.joined(shown.in_turn)
-            after[id(past)] = lasting, in_turn
+        if conversation is not None:
+            lasting, in_turn = after.get(
+                id(conversation), (conversation.lasting, conversation.in_turn)
+            )
+            lasting = lasting if view.lasting is None else lasting.joined(view.lasting)
+            in_turn = in_turn if view.in_turn is None else in_turn.joined(view.in_turn)
+            after[id(conversation)] = lasting, in_turn
     for part in draft.parts:
-        part.after = None if part.past is None else after[id(part.past)]
+        part.after = None if part.conversation is None else after[id(part.conversation)]
     return _joined_tokens(draft.parts, draft.counter)
 
 
@@ -256,17 +270,17 @@ def _results_elsewhere(
 ) -> dict[int, list[tuple[int, Message | None]]]:
     """Return the results that stand in other slots than their calls: by slot, with their places;
     None for a result that was dropped with its call."""
-    found: dict[int, list[tuple[int, Message | None]]] = {}
+    results: dict[int, list[tuple[int, Message | None]]] = {}
     for part in parts:
         if not part.reading.is_scattered:
             continue
-        forms = {id(form.unit): form for form in part.shown.forms}
+        forms = {id(form.unit): form for form in part.view.forms}
         for unit in part.reading.units:
             form = forms.get(id(unit)) if unit.elsewhere else None
             for number, (slot, index) in enumerate(unit.elsewhere, len(unit.indices)):
                 message = None if form is None else form.messages[number]
-                found.setdefault(slot, []).append((index, message))
-    return found
+                results.setdefault(slot, []).append((index, message))
+    return results
 
 
 def _joined_tokens(parts: Sequence[SlotPlan], counter: Counter) -> int:
@@ -278,33 +292,37 @@ def _joined_tokens(parts: Sequence[SlotPlan], counter: Counter) -> int:
             joined.setdefault(group, []).append(part)
     added = 0
     for group, members in joined.items():
-        texts = [form.messages[0].text for part in members for form in part.shown.forms]
+        texts = [form.messages[0].text for part in members for form in part.view.forms]
         if texts:
             whole = counter.overhead + counter.text((group.join or "").join(texts))
-            added += whole - sum([part.shown.tokens for part in members])
+            added += whole - sum([part.view.tokens for part in members])
     return added
 
 
-def _remember(draft: Draft, past: Past) -> Start:
+def _remember(draft: Draft, conversation: ConversationDraft) -> ConversationState:
     """Return what the next window must know of a conversation of this one."""
-    members = [part for slot in past.slots for part in draft.parts if part.slot is slot]
+    members = [part for slot in conversation.slots for part in draft.parts if part.slot is slot]
     units = [unit for part in members for unit in part.reading.units]
     head = members[0]
     assert head.after is not None
     lasting, in_turn = head.after
-    room, recap = None, past.recap
+    room, recap = None, conversation.recap
     if head.slot.kind == "list" and head.open_room is not None:
         room = head.open_room + tokens_beside(draft, head)
-        recap = recap if head.shown.lasting is None else head.shown.recap
+        recap = recap if head.view.lasting is None else head.view.recap
     after = replace(
-        past,
+        conversation,
         lasting=lasting,
         in_turn=in_turn,
         recap=recap,
-        missing=tuple(sorted(past.calls_gone(units, lasting).items())),
-        input_tokens=past.input_tokens if past.is_same_turn else None,
+        missing=tuple(sorted(conversation.calls_gone(units, lasting).items())),
+        input_tokens=conversation.input_tokens if conversation.is_same_turn else None,
     )
-    asked = draft.input
-    if past is draft.past and asked and any(f.status == "trimmed" for f in asked.shown.forms):
-        after.input_tokens = asked.shown.tokens
+    input_part = draft.input
+    if (
+        conversation is draft.conversation
+        and input_part
+        and any(f.status == "trimmed" for f in input_part.view.forms)
+    ):
+        after.input_tokens = input_part.view.tokens
     return after.start(room)

@@ -50,18 +50,18 @@ def opens_with_user(plans: Sequence[SlotPlan]) -> bool:
     return next((role for role in roles if role != "system"), "user") == "user"
 
 
-def lowered(plans: Sequence[SlotPlan]) -> list[Message]:
+def find_last_lowered(plans: Sequence[SlotPlan]) -> list[Message]:
     """Return the last short and the last stubbed message of conversations that move: from there on
     the next move changes the window."""
-    found: dict[int, Message] = {}
+    lowest: dict[int, Message] = {}
     for plan in plans:
         if not plan.slot.is_stepped:
             continue
-        for form in plan.shown.forms:
+        for form in plan.view.forms:
             level = {"short": SHORT, "stubbed": STUB}.get(form.status)
             if level is not None and form.unit.is_group:
-                found[level] = form.messages[-1]
-    return [found[level] for level in (SHORT, STUB) if level in found]
+                lowest[level] = form.messages[-1]
+    return [lowest[level] for level in (SHORT, STUB) if level in lowest]
 
 
 def _stretches(plans: Sequence[SlotPlan]) -> Iterator[tuple[list[Message], Slot, int | None]]:
@@ -73,7 +73,7 @@ def _stretches(plans: Sequence[SlotPlan]) -> Iterator[tuple[list[Message], Slot,
             yield plan.messages(), plan.slot, plan.slot.index
         elif group not in done:
             done.add(group)
-            members = [each for each in plans if each.slot.place.group == group]
+            members = [plan for plan in plans if plan.slot.place.group == group]
             if group.join is not None:
                 yield from _join(group, group.join, members)
             elif len(members) == 1:
@@ -90,7 +90,7 @@ def _join(
     messages = [message for member in members for message in member.messages()]
     text = separator.join(message.text for message in messages)
     if text:
-        places = [member.slot.place for member in members if member.shown.forms]
+        places = [member.slot.place for member in members if member.view.forms]
         first = members[0].slot
         place = replace(
             first.place,
@@ -115,8 +115,8 @@ def _interleave(members: Sequence[SlotPlan]) -> list[tuple[Message, Slot]]:
                 end, fixed = last, latest
             dated.append((fixed, place, message, slot))
         first = dated[0][0] if dated else -math.inf
-        shown = member.shown
-        added = [*shown.front, *([] if shown.note is None else [shown.note])]
+        view = member.view
+        added = [*view.front, *([] if view.note is None else [view.note])]
         dated[:0] = [(first, place, message, member.slot) for message in added]
         placed.extend(dated)
     placed.sort(key=itemgetter(0, 1))
@@ -126,7 +126,7 @@ def _interleave(members: Sequence[SlotPlan]) -> list[tuple[Message, Slot]]:
 def _in_slot(member: SlotPlan, slots: dict[int, Slot]) -> Iterator[tuple[int, Message, int, Slot]]:
     """Yield (index, message, last index of its unit, its slot). Results of a call of this slot that
     stand in other slots of the group come right behind the call."""
-    for form in member.shown.forms:
+    for form in member.view.forms:
         unit = form.unit
         last = unit.indices[-1]
         for index, message in zip(unit.indices, form.messages, strict=False):

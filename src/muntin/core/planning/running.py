@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from muntin.core.planning.compact import CUT, GONE, LADDER, LEAST, STUB
 from muntin.core.planning.draft import Draft, SlotPlan
-from muntin.core.planning.levels import Form, Levels, Shown, lower, show_at, tokens_at
+from muntin.core.planning.levels import Form, Levels, SlotView, lower, show_at, tokens_at
 from muntin.core.planning.limits import fair_shares
-from muntin.core.planning.memory import Past
+from muntin.core.planning.memory import ConversationDraft
 from muntin.core.planning.moving import add_note, levels_before
 from muntin.core.planning.shrink import compact
 
@@ -14,85 +14,85 @@ from muntin.core.planning.shrink import compact
 _NOTE = 32
 
 
-def show_run(draft: Draft, part: SlotPlan, past: Past, room: int) -> Shown:
+def show_run(draft: Draft, part: SlotPlan, conversation: ConversationDraft, room: int) -> SlotView:
     """Old results become short, then stubs: first the history's, then the run's. Only if the
     run alone is still too large, its newest results are cut and its oldest calls leave."""
     units = part.reading.units
-    lasting, in_turn = levels_before(draft, past)
+    lasting, in_turn = levels_before(draft, conversation)
     before = levels = lasting.joined(in_turn)
-    shown = show_at(units, levels)
-    add_note(past, units, lasting, shown, room, draft.counter)
+    view = show_at(units, levels)
+    add_note(conversation, units, lasting, view, room, draft.counter)
     history, ceiling = [], None
     if draft.history is not None and draft.history.slot.pool == part.slot.pool:
         history, ceiling = draft.history.reading.units, draft.history.limits.cap
     size, both = tokens_at(history, levels), room
     if ceiling is not None:  # what is above it will not be shown anyway
         both += max(0, size - ceiling)
-    if size + shown.tokens <= both:
-        return shown
-    low = int(past.low * both)
-    levels, _ = compact(history, levels, both - shown.tokens, max(0, low - shown.tokens))
+    if size + view.tokens <= both:
+        return view
+    low = int(conversation.low * both)
+    levels, _ = compact(history, levels, both - view.tokens, max(0, low - view.tokens))
     levels, _ = compact([*history, *units], levels, both, low, _newest_groups(part))
-    shown = _with_newest_cut(part, levels, room)
-    if shown.tokens > room:
+    view = _with_newest_cut(part, levels, room)
+    if view.tokens > room:
         newest = [unit for unit in units if unit.is_group][-1:] or units[-1:]
         earlier = [[n] for n, unit in enumerate(units) if unit.position < newest[0].position]
-        few = min(room, int(past.low * draft.budget) // 2)
+        few = min(room, int(conversation.low * draft.budget) // 2)
         levels = lower(units, levels, GONE, earlier, few - _NOTE, room)
-        shown = _with_newest_cut(part, levels, room)
+        view = _with_newest_cut(part, levels, room)
     # Levels of this turn alone stay so, unless the run went beyond them.
     raised = zip(levels, before, lasting, strict=True)
-    shown.lasting = Levels(*[new if new > old else kept for new, old, kept in raised])
-    add_note(past, units, levels, shown, room, draft.counter)
-    return shown
+    view.lasting = Levels(*[new if new > old else current for new, old, current in raised])
+    add_note(conversation, units, levels, view, room, draft.counter)
+    return view
 
 
-def run_need(draft: Draft, part: SlotPlan, past: Past) -> int:
+def run_need(draft: Draft, part: SlotPlan, conversation: ConversationDraft) -> int:
     """Return the tokens of a run whose old results are stubs; half of the window at most."""
     if draft.has_least_run:
-        return show_run(draft, part, past, 0).tokens
+        return show_run(draft, part, conversation, 0).tokens
     units = part.reading.units
-    levels = past.lasting.joined(past.in_turn).raised(CUT, units[-1].position + 1)
+    levels = conversation.lasting.joined(conversation.in_turn).raised(CUT, units[-1].position + 1)
     groups = [unit for unit in units if unit.is_group]
     older = groups[: max(0, len(groups) - _newest_groups(part))]
     if older:
         levels = levels.raised(STUB, older[-1].position + 1)
     tokens = tokens_at(units, levels)
     half = draft.budget // 2
-    return tokens if tokens <= half else show_run(draft, part, past, half).tokens
+    return tokens if tokens <= half else show_run(draft, part, conversation, half).tokens
 
 
 def _newest_groups(part: SlotPlan) -> int:
     return (part.slot.trim.ladder or LADDER).keep_groups
 
 
-def _with_newest_cut(part: SlotPlan, levels: Levels, room: int) -> Shown:
+def _with_newest_cut(part: SlotPlan, levels: Levels, room: int) -> SlotView:
     """Cut the results of the newest calls to equal shares of the room, 64 tokens at least."""
-    shown = show_at(part.reading.units, levels)
-    over = shown.tokens - room
-    groups = [place for place, form in enumerate(shown.forms) if form.unit.is_group]
+    view = show_at(part.reading.units, levels)
+    over = view.tokens - room
+    groups = [place for place, form in enumerate(view.forms) if form.unit.is_group]
     newest = groups[max(0, len(groups) - max(1, _newest_groups(part))) :]
     cuttable = [
         (place, number)
         for place in newest
-        for number, message in enumerate(shown.forms[place].messages)
+        for number, message in enumerate(view.forms[place].messages)
         if message.tool_call_id is not None
     ]
     if over <= 0 or not cuttable:
-        return shown
-    forms = shown.forms[newest[0]].unit.compactor.forms
-    sizes = [forms.content_tokens(shown.forms[p].messages[i]) for p, i in cuttable]
+        return view
+    forms = view.forms[newest[0]].unit.compactor.forms
+    sizes = [forms.content_tokens(view.forms[p].messages[i]) for p, i in cuttable]
     least = [min(size, LEAST) for size in sizes]
     shares = fair_shares(sum(sizes) - over, sizes, [1] * len(sizes), least)
     for (place, number), size, share in zip(cuttable, sizes, shares, strict=True):
         if share >= size:
             continue
-        form = shown.forms[place]
+        form = view.forms[place]
         messages = list(form.messages)
         whole = form.unit.messages[number]
         messages[number] = forms.result(whole, share)
         change = forms.content_tokens(messages[number]) - size
         if change < 0:
-            shown.forms[place] = Form(form.unit, tuple(messages), form.tokens + change, "short")
-            shown.tokens += change
-    return shown
+            view.forms[place] = Form(form.unit, tuple(messages), form.tokens + change, "short")
+            view.tokens += change
+    return view

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from muntin.core.planning.draft import FALLBACK, Draft, SlotPlan
-from muntin.core.planning.levels import NO_LEVELS, Shown, show_whole, tokens_at
+from muntin.core.planning.levels import NO_LEVELS, SlotView, show_whole, tokens_at
 from muntin.core.planning.limits import Limits, fair_shares
 from muntin.core.planning.moving import levels_before, show_history
 from muntin.core.planning.running import run_need, show_run
@@ -23,7 +23,7 @@ _SEAM = 8
 
 
 @dataclass(slots=True)
-class _Left:
+class _FreeRoom:
     """The room that is left in the window, and in its pools."""
 
     window: int
@@ -45,7 +45,7 @@ class _Left:
 def serve(draft: Draft) -> None:
     """Give every slot its room. If room was set aside for a slot that did not use it, serve again
     without: needs only become smaller, so this ends."""
-    if _shows_all(draft):
+    if _try_show_all(draft):
         return
     parties = _parties(draft)
     _set_needs(draft)
@@ -61,33 +61,35 @@ def serve(draft: Draft) -> None:
 # Everything fits.
 
 
-def _shows_all(draft: Draft) -> bool:
+def _try_show_all(draft: Draft) -> bool:
     """Show everything, if everything fits and no conversation has moved."""
-    left = _Left(draft.room)
+    left = _FreeRoom(draft.room)
     for part in draft.parts:
-        past, cap, size = part.past, part.limits.cap, part.reading.tokens
-        if past is not None and (
-            past.lasting != NO_LEVELS or past.in_turn != NO_LEVELS or past.input_tokens
+        conversation, cap, size = part.conversation, part.limits.cap, part.reading.tokens
+        if conversation is not None and (
+            conversation.lasting != NO_LEVELS
+            or conversation.in_turn != NO_LEVELS
+            or conversation.input_tokens
         ):
             return False
         if part.reading.beyond or (cap is not None and size > cap):
             return False
         left.take(part.slot.pool, size)
-    free = left.window
+    unused = left.window
     _take_joining(draft, left)
     if draft.room <= 0 or left.least < 0:
         return False
     better = 0  # what is less protected would give
     for part in draft.ranked:
-        part.shown = show_whole(part.reading.units)
-        part.room = free + part.shown.tokens
+        part.view = show_whole(part.reading.units)
+        part.room = unused + part.view.tokens
         if part.slot.is_stepped:
             part.open_room = draft.room - better
-        better += part.shown.tokens
+        better += part.view.tokens
     return True
 
 
-def _take_joining(draft: Draft, left: _Left) -> None:
+def _take_joining(draft: Draft, free: _FreeRoom) -> None:
     """Take what joined messages add to the tokens of their parts: frames and separators. If
     they just do not fit so, count them as they are: tokens may merge where parts meet."""
     count, joined = draft.counter, dict[Group, list[SlotPlan]]()
@@ -98,13 +100,13 @@ def _take_joining(draft: Draft, left: _Left) -> None:
     added = {}
     for group, parts in joined.items():
         added[group] = count.overhead + (len(parts) - 1) * count.text(group.join or "")
-        left.take(parts[0].slot.pool, added[group])
-    if -_SEAM * sum(map(len, joined.values())) <= left.least < 0:
+        free.take(parts[0].slot.pool, added[group])
+    if -_SEAM * sum(map(len, joined.values())) <= free.least < 0:
         for group, parts in joined.items():
             texts = [part.reading.units[0].messages[0].text for part in parts]
             whole = count.overhead + count.text((group.join or "").join(texts))
             apart = added[group] + sum([part.reading.tokens for part in parts])
-            left.take(parts[0].slot.pool, whole - apart)
+            free.take(parts[0].slot.pool, whole - apart)
 
 
 # Needs.
@@ -117,14 +119,14 @@ def _set_needs(draft: Draft) -> None:
         if draft.fallback and not draft.has_least_run:
             _ignore_floors(draft)
         draft.begun.clear()
-        left = _Left(draft.room)
+        free = _FreeRoom(draft.room)
         for part in draft.ranked:
             part.need = _need(draft, part)
-            left.take(part.slot.pool, part.need)
+            free.take(part.slot.pool, part.need)
             group = part.slot.place.group
             if part.need and group is not None:
                 draft.begun.add(group)
-        if left.least >= 0:
+        if free.least >= 0:
             return
 
 
@@ -144,8 +146,8 @@ def _need(draft: Draft, part: SlotPlan) -> int:
         return fit(draft, part, sys.maxsize).tokens + _joining(draft, part)
     if part.slot.is_input:
         return least_input(part.reading, draft.counter)
-    if part is draft.run and part.past is not None:
-        return run_need(draft, part, part.past)
+    if part is draft.run and part.conversation is not None:
+        return run_need(draft, part, part.conversation)
     protected = sum([unit.tokens for unit in part.reading.units if unit.is_protected])
     floor = 0 if draft.fallback else part.limits.floor
     return max(protected, fit(draft, part, floor).tokens if floor else 0)
@@ -182,45 +184,45 @@ def _parties(draft: Draft) -> list[list[SlotPlan]]:
 def _serve_once(draft: Draft, parties: Sequence[Sequence[SlotPlan]]) -> None:
     draft.begun.clear()
     broken: set[Group] = set()
-    left = _Left(draft.room)  # after what was given, and the needs of those not served yet
+    free = _FreeRoom(draft.room)  # after what was given, and the needs of those not served yet
     for part in draft.ranked:
-        part.shown, part.beside = Shown(), 0
-        left.take(part.slot.pool, part.need)
-    spare = left.window
+        part.view, part.beside = SlotView(), 0
+        free.take(part.slot.pool, part.need)
+    spare = free.window
     for party in parties:
         for part in party:
-            left.take(part.slot.pool, -part.need)
-        room = left.of(party[0].slot.pool)
+            free.take(part.slot.pool, -part.need)
+        room = free.of(party[0].slot.pool)
         for part, (share, could) in zip(party, _divided(draft, party, room), strict=True):
             group, ceiling = part.slot.place.group, part.limits.cap
             beside = _joining(draft, part)
             share = -1 if group in broken else share - beside
             part.open_room = max(share, could)
             part.room = share if ceiling is None else min(share, ceiling)
-            part.shown = fit(draft, part, part.room)
-            if part.shown.forms:
+            part.view = fit(draft, part, part.room)
+            if part.view.forms:
                 part.beside = beside
                 if group is not None:
                     draft.begun.add(group)
             # One that would not fit even beside nothing but needs breaks nothing.
             elif group and group.chain and part.reading.tokens + beside <= spare + part.need:
                 broken.add(group)
-            left.take(part.slot.pool, part.used)
+            free.take(part.slot.pool, part.used)
         if len(party) > 1:
-            _give_rest(draft, party, left)
+            _give_rest(draft, party, free)
 
 
-def _give_rest(draft: Draft, party: Sequence[SlotPlan], left: _Left) -> None:
+def _give_rest(draft: Draft, party: Sequence[SlotPlan], free: _FreeRoom) -> None:
     """Let slots that can use nothing of their share have what the others did not use."""
     for part in party:
-        if part.shown.forms or part.slot.is_stepped:
+        if part.view.forms or part.slot.is_stepped:
             continue
         pool, ceiling = part.slot.pool, part.limits.cap
-        left.take(pool, -part.used)
-        room = left.of(pool)
+        free.take(pool, -part.used)
+        room = free.of(pool)
         part.room = room if ceiling is None else min(room, ceiling)
-        part.shown = fit(draft, part, part.room)
-        left.take(pool, part.used)
+        part.view = fit(draft, part, part.room)
+        free.take(pool, part.used)
 
 
 def _divided(draft: Draft, party: Sequence[SlotPlan], room: int) -> list[tuple[int, int]]:
@@ -245,8 +247,10 @@ def _divided(draft: Draft, party: Sequence[SlotPlan], room: int) -> list[tuple[i
 
 def _ask(draft: Draft, part: SlotPlan) -> int:
     """Return what a slot would show if nothing had to give."""
-    past, cap = part.past if part.is_head else None, part.limits.cap
-    levels = NO_LEVELS if past is None else past.lasting.joined(past.in_turn)
+    conversation, cap = part.conversation if part.is_head else None, part.limits.cap
+    levels = (
+        NO_LEVELS if conversation is None else conversation.lasting.joined(conversation.in_turn)
+    )
     ask = tokens_at(part.reading.units, levels)
     if part.slot.trim.marker is not None and part.slot.is_stepped and levels.gone:
         ask += marker_tokens(part.slot, draft.counter)
@@ -256,28 +260,28 @@ def _ask(draft: Draft, part: SlotPlan) -> int:
 # How a slot uses its room.
 
 
-def fit(draft: Draft, part: SlotPlan, room: int) -> Shown:
+def fit(draft: Draft, part: SlotPlan, room: int) -> SlotView:
     """Return what a slot shows in a room; a negative room shows only what nothing may drop."""
-    slot, past = part.slot, part.past
+    slot, conversation = part.slot, part.conversation
     if slot.required or (part.stands and not slot.is_input):
         return _fit_standing(draft, part)
     room = max(0, room)
     if slot.is_input:
         return _fit_input(draft, part, room)
-    if past is not None and part is draft.run:
-        return show_run(draft, part, past, room)
-    if past is None or not part.is_head:
+    if conversation is not None and part is draft.run:
+        return show_run(draft, part, conversation, room)
+    if conversation is None or not part.is_head:
         levels = NO_LEVELS
     elif slot.is_stepped:
-        return show_history(draft, part, past, room)
+        return show_history(draft, part, conversation, room)
     else:
-        levels, _ = levels_before(draft, past)
+        levels, _ = levels_before(draft, conversation)
     floor = part.limits.floor
     floor = sys.maxsize if draft.fallback and floor else floor
     return shrink(part.reading, room, floor, draft.counter, levels)
 
 
-def _fit_standing(draft: Draft, part: SlotPlan) -> Shown:
+def _fit_standing(draft: Draft, part: SlotPlan) -> SlotView:
     """Show what must stay; over a ceiling, characters of it are cut."""
     reading, cap = part.reading, part.limits.cap
     whole = show_whole(reading.units)
@@ -287,18 +291,18 @@ def _fit_standing(draft: Draft, part: SlotPlan) -> Shown:
         return shrink_input(reading, cap, draft.counter)
     for unit in reading.units:
         unit.is_protected = False
-    shown = shrink(reading, cap, 0, draft.counter, NO_LEVELS)
+    view = shrink(reading, cap, 0, draft.counter, NO_LEVELS)
     for unit in reading.units:
         unit.is_protected = True
-    return shown if shown.forms else whole
+    return view if view.forms else whole
 
 
-def _fit_input(draft: Draft, part: SlotPlan, room: int) -> Shown:
+def _fit_input(draft: Draft, part: SlotPlan, room: int) -> SlotView:
     """Cut the middle of a long input; where a run is possible, to half of the window at most.
     During a turn the cut stays the same, so that the run behind it stays cached."""
-    past = draft.past if part is draft.input else None
-    known = None if past is None else past.input_tokens
-    limit = room if known is None else min(room, known)
-    if known is None and draft.may_run and part.reading.tokens > room:
+    conversation = draft.conversation if part is draft.input else None
+    remembered = None if conversation is None else conversation.input_tokens
+    limit = room if remembered is None else min(room, remembered)
+    if remembered is None and draft.may_run and part.reading.tokens > room:
         limit = min(limit, draft.budget // 2)
     return shrink_input(part.reading, limit, draft.counter)

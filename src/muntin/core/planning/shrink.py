@@ -20,7 +20,7 @@ from muntin.core.planning.compact import CUT, LEAST, SHORT, STUB
 from muntin.core.planning.levels import (
     Form,
     Levels,
-    Shown,
+    SlotView,
     end_of,
     lower,
     show_at,
@@ -32,39 +32,39 @@ from muntin.core.planning.units import Reading, Unit
 from muntin.errors import InvalidType
 
 
-def shrink(reading: Reading, room: int, floor: int, counter: Counter, at: Levels) -> Shown:
+def shrink(reading: Reading, room: int, floor: int, counter: Counter, at: Levels) -> SlotView:
     """Return what a slot shows in a room under `Exact()`: results are cut, then made compact, then
     the oldest messages leave; or characters are cut; or all leaves. Nothing is shortened that shows
     no more messages for it. `at` are levels reached already. Below the floor a text is cut rather
     than dropped."""
     slot, units = reading.slot, reading.units
-    shown = show_at(units, at)
-    if shown.tokens <= room and not is_missing(reading, shown):
-        return shown
-    if slot.trim.behavior == "slot" and shown.tokens > room:
-        forms = [form for form in shown.forms if form.unit.is_protected]
-        shown = Shown(forms, sum([form.tokens for form in forms]))
-        return with_marker(reading, shown, room, counter)
-    left = _with_oldest_gone(reading, shown, room, floor, counter)
-    if slot.trim.behavior == "message" and shown.tokens > room:
+    view = show_at(units, at)
+    if view.tokens <= room and not is_missing(reading, view):
+        return view
+    if slot.trim.behavior == "slot" and view.tokens > room:
+        forms = [form for form in view.forms if form.unit.is_protected]
+        view = SlotView(forms, sum([form.tokens for form in forms]))
+        return with_marker(reading, view, room, counter)
+    remaining_view = _with_oldest_gone(reading, view, room, floor, counter)
+    if slot.trim.behavior == "message" and view.tokens > room:
         levels, _ = compact(units, at, room, room, _newest_groups(units))
         if levels != at:
             shorter = _with_oldest_gone(reading, show_at(units, levels), room, floor, counter)
-            return shorter if len(shorter.forms) > len(left.forms) else left
-    return left
+            return shorter if len(shorter.forms) > len(remaining_view.forms) else remaining_view
+    return remaining_view
 
 
 def _with_oldest_gone(
-    reading: Reading, shown: Shown, room: int, floor: int, counter: Counter
-) -> Shown:
+    reading: Reading, view: SlotView, room: int, floor: int, counter: Counter
+) -> SlotView:
     """Drop units from the oldest on, and say so in the slot's marker, if it has one."""
     slot = reading.slot
     reserve = 0 if slot.kind == "text" else marker_tokens(slot, counter)
     if reserve:
-        inner = without_oldest(reading, shown, room - reserve, floor, counter)
+        inner = without_oldest(reading, view, room - reserve, floor, counter)
         if inner.forms:
             return with_marker(reading, inner, room, counter)
-    rest = without_oldest(reading, shown, room, floor, counter)
+    rest = without_oldest(reading, view, room, floor, counter)
     return with_marker(reading, rest, room, counter) if slot.kind == "text" else rest
 
 
@@ -113,39 +113,39 @@ def compact(
 
 def without_oldest(
     reading: Reading,
-    shown: Shown,
+    view: SlotView,
     room: int,
     floor: int,
     counter: Counter,
     order: Sequence[Unit] | None = None,
-) -> Shown:
+) -> SlotView:
     """Drop units from the oldest on, or in the given order, system messages last, until the rest
     fits. The text of a unit is cut instead by characters, or if the slot would fall below its
     floor."""
-    slot, size = reading.slot, shown.tokens
+    slot, size = reading.slot, view.tokens
     if size <= room:
-        return shown
+        return view
     by_character = slot.trim.behavior == "char"
-    forms: list[Form | None] = [*shown.forms]
+    forms: list[Form | None] = [*view.forms]
     if order is None:
-        places = [place for place, form in enumerate(shown.forms) if not form.unit.is_protected]
+        places = [place for place, form in enumerate(view.forms) if not form.unit.is_protected]
     else:
-        by_unit = {id(form.unit): place for place, form in enumerate(shown.forms)}
+        by_unit = {id(form.unit): place for place, form in enumerate(view.forms)}
         places = [by_unit[id(unit)] for unit in order]
     if by_character and slot.trim.keep == "head":
         places.reverse()
-    system = [place for place in places if shown.forms[place].unit.is_system]
-    others = [place for place in places if place not in system] if system else places
-    for place in (*others, *system):
+    system = [place for place in places if view.forms[place].unit.is_system]
+    rest = [place for place in places if place not in system] if system else places
+    for place in (*rest, *system):
         if size <= room:
             break
-        form = shown.forms[place]
+        form = view.forms[place]
         size -= form.tokens
         forms[place] = None
         if by_character or size < floor:
             short = forms[place] = cut_unit(reading, form, room - size, counter)
             size += short.tokens if short else 0
-    return replace(shown, forms=[form for form in forms if form is not None], tokens=size)
+    return replace(view, forms=[form for form in forms if form is not None], tokens=size)
 
 
 def cut_unit(reading: Reading, form: Form, room: int, counter: Counter) -> Form | None:
@@ -159,39 +159,39 @@ def cut_unit(reading: Reading, form: Form, room: int, counter: Counter) -> Form 
     opening, closing = slot.trim.frame or ("", "")
     inner = message.text[len(opening) : len(message.text) - len(closing)]
 
-    def cut(kept: str, marked: bool) -> Message:
-        text = f"{opening}{kept}{closing}"
+    def cut(inner_text: str, marked: bool) -> Message:
+        text = f"{opening}{inner_text}{closing}"
         if marked:
-            line = write_line(slot, Cut(slot.name, 0, len(inner) - len(kept), None, None))
+            line = write_line(slot, Cut(slot.name, 0, len(inner) - len(inner_text), None, None))
             text = f"{line}\n{text}" if slot.trim.keep == "tail" else f"{text}\n{line}"
         return with_text(message, text, slot.trim.keep)
 
     for marked in (True, False) if slot.trim.marker and slot.kind == "text" else (False,):
 
-        def measure(kept: str, marked: bool = marked) -> int:
-            return _text_tokens(cut(kept, marked), counter, once=True)
+        def measure(inner_text: str, marked: bool = marked) -> int:
+            return _text_tokens(cut(inner_text, marked), counter, once=True)
 
-        found = longest(inner, whole, room - base, measure, slot.trim.keep)
-        if found is not None:
-            return Form(unit, (cut(found[0], marked),), base + found[1], "trimmed")
+        best = longest(inner, whole, room - base, measure, slot.trim.keep)
+        if best is not None:
+            return Form(unit, (cut(best[0], marked),), base + best[1], "trimmed")
     if _has_body(message) and base <= room:
         return Form(unit, (with_text(message, "", slot.trim.keep),), base, "trimmed")
     return None
 
 
-def is_missing(reading: Reading, shown: Shown) -> bool:
+def is_missing(reading: Reading, view: SlotView) -> bool:
     """Say whether a slot has a marker and something of it is missing."""
     if reading.slot.trim.marker is None:
         return False
-    return bool(reading.beyond) or len(shown.forms) < len(reading.units)
+    return bool(reading.beyond) or len(view.forms) < len(reading.units)
 
 
-def with_marker(reading: Reading, shown: Shown, room: int, counter: Counter) -> Shown:
+def with_marker(reading: Reading, view: SlotView, room: int, counter: Counter) -> SlotView:
     """Put a line in front that says what is missing, if it fits beside what is shown."""
     slot = reading.slot
-    if not is_missing(reading, shown) or not (shown.forms or slot.kind == "text"):
-        return shown
-    stays = {id(form.unit) for form in shown.forms}
+    if not is_missing(reading, view) or not (view.forms or slot.kind == "text"):
+        return view
+    stays = {id(form.unit) for form in view.forms}
     gone = [index for unit in reading.units if id(unit) not in stays for index in unit.indices]
     ends = [*gone, reading.unread[0], reading.unread[-1]] if reading.beyond else gone
     first, last = (at_of(slot.messages[place(ends)]) for place in (min, max))
@@ -203,9 +203,9 @@ def with_marker(reading: Reading, shown: Shown, room: int, counter: Counter) -> 
     role: Role = role_of(slot.messages[0]) if slot.kind == "text" else "system"
     marker = Message(role, write_line(slot, cut))
     tokens = counter.message(marker) - (counter.overhead if slot.is_joined else 0)
-    if shown.tokens + tokens > room or slot.is_joined:
-        return shown
-    return replace(shown, front=(*shown.front, marker), tokens=shown.tokens + tokens)
+    if view.tokens + tokens > room or slot.is_joined:
+        return view
+    return replace(view, front=(*view.front, marker), tokens=view.tokens + tokens)
 
 
 def marker_tokens(slot: Slot, counter: Counter) -> int:
@@ -235,57 +235,59 @@ def least_input(reading: Reading, counter: Counter) -> int:
     """Return how many tokens of an input are never cut: 256, and what is no text of its first and
     its last message."""
     ends = reading.units[:: max(1, len(reading.units) - 1)]
-    others = sum([unit.tokens - _longest_tokens(unit, counter) for unit in ends])
-    return min(reading.tokens, INPUT_LEAST + others)
+    rest = sum([unit.tokens - _longest_tokens(unit, counter) for unit in ends])
+    return min(reading.tokens, INPUT_LEAST + rest)
 
 
-def shrink_input(reading: Reading, limit: int, counter: Counter) -> Shown:
+def shrink_input(reading: Reading, limit: int, counter: Counter) -> SlotView:
     """Cut the longest message of the input in its middle until the input fits. If that is not
     enough, messages leave from the middle on, and the first and then the last message are cut."""
-    shown = show_whole(reading.units)
+    view = show_whole(reading.units)
     limit = max(limit, least_input(reading, counter))
-    if shown.tokens <= limit:
-        return shown
-    longest = max(shown.forms, key=lambda form: _longest_tokens(form.unit, counter))
-    cut = _cut_middle(reading, shown, longest, limit, counter)
-    if cut.tokens <= limit or len(shown.forms) == 1:
+    if view.tokens <= limit:
+        return view
+    longest = max(view.forms, key=lambda form: _longest_tokens(form.unit, counter))
+    cut = _cut_middle(reading, view, longest, limit, counter)
+    if cut.tokens <= limit or len(view.forms) == 1:
         return cut
-    shown = _without_middle(reading, shown, limit, counter)
-    first, last = shown.forms[0], shown.forms[-1]
-    least = shown.tokens - _longest_tokens(first.unit, counter) + LEAST
-    shown = _cut_middle(reading, shown, first, max(limit, least), counter)
-    return _cut_middle(reading, shown, last, limit, counter)
+    view = _without_middle(reading, view, limit, counter)
+    first, last = view.forms[0], view.forms[-1]
+    least = view.tokens - _longest_tokens(first.unit, counter) + LEAST
+    view = _cut_middle(reading, view, first, max(limit, least), counter)
+    return _cut_middle(reading, view, last, limit, counter)
 
 
-def _cut_middle(reading: Reading, shown: Shown, form: Form, limit: int, counter: Counter) -> Shown:
+def _cut_middle(
+    reading: Reading, view: SlotView, form: Form, limit: int, counter: Counter
+) -> SlotView:
     """Cut the longest text of one message of the input in its middle until all of it fits."""
-    if shown.tokens <= limit:
-        return shown
+    if view.tokens <= limit:
+        return view
     slot, unit = reading.slot, form.unit
     number = max(range(len(unit.messages)), key=lambda n: len(_longest_text(unit.messages[n])))
     message, size = unit.messages[number], _longest_tokens(unit, counter)
     text = _longest_text(message)
 
-    def line(kept: str) -> str:
-        missing = len(text) - len(kept)
+    def line(inner_text: str) -> str:
+        missing = len(text) - len(inner_text)
         if slot.trim.marker is None:
             return f"[{missing:,} characters of this message are left out here]"
         return write_line(slot, Cut(slot.name, 0, missing, message.at, message.at))
 
-    most = limit - (shown.tokens - size)
+    most = limit - (view.tokens - size)
     cut, tokens = cut_with_line(text, size, most, counter.text_once, line)
     if tokens >= size:
-        return shown
+        return view
     messages = list(unit.messages)
     messages[number] = _replace_text(message, text, cut)
     after = Form(unit, tuple(messages), unit.tokens - size + tokens, "trimmed")
-    forms = [after if each is form else each for each in shown.forms]
-    return replace(shown, forms=forms, tokens=shown.tokens - size + tokens)
+    forms = [after if other is form else other for other in view.forms]
+    return replace(view, forms=forms, tokens=view.tokens - size + tokens)
 
 
-def _without_middle(reading: Reading, shown: Shown, limit: int, counter: Counter) -> Shown:
+def _without_middle(reading: Reading, view: SlotView, limit: int, counter: Counter) -> SlotView:
     """Leave out messages of the input from its middle on; one of them says how many."""
-    slot, forms = reading.slot, shown.forms
+    slot, forms = reading.slot, view.forms
     middle = len(forms) // 2
     inner = [n for n in range(1, len(forms) - 1) if len(forms[n].messages) == 1]
     inner.sort(key=lambda n: (abs(n - middle), n))
@@ -293,17 +295,17 @@ def _without_middle(reading: Reading, shown: Shown, limit: int, counter: Counter
     for count, place in enumerate(inner, 1):
         size += forms[place].tokens
         characters += len(forms[place].messages[0].text)
-        told = forms[inner[0]].messages[0]
+        note = forms[inner[0]].messages[0]
         line = f"[{count:,} message{'s are' if count > 1 else ' is'} left out here]"
         if slot.trim.marker is not None:
-            line = write_line(slot, Cut(slot.name, count, characters, told.at, told.at))
-        told = replace(told, content=line, attachments=())
-        tokens = shown.tokens - size + counter.message(told)
+            line = write_line(slot, Cut(slot.name, count, characters, note.at, note.at))
+        note = replace(note, content=line, attachments=())
+        tokens = view.tokens - size + counter.message(note)
         if tokens <= limit or count == len(inner):
-            after = Form(forms[inner[0]].unit, (told,), counter.message(told), "trimmed")
+            after = Form(forms[inner[0]].unit, (note,), counter.message(note), "trimmed")
             by_place = {n: form for n, form in enumerate(forms) if n not in inner[1:count]}
-            return replace(shown, forms=[*(by_place | {inner[0]: after}).values()], tokens=tokens)
-    return shown
+            return replace(view, forms=[*(by_place | {inner[0]: after}).values()], tokens=tokens)
+    return view
 
 
 def _longest_text(message: Message) -> str:
@@ -346,13 +348,13 @@ def with_text(message: Message, text: str, keep: Keep) -> Message:
     """Return the message with a piece of its text in the place of its text; other parts stay."""
     if not isinstance(message.content, tuple):
         return replace(message, content=text)
-    left = len(text)
+    remaining = len(text)
     parts: list[Part] = []
     for part in message.content if keep == "head" else reversed(message.content):
         if not isinstance(part, Text):
             parts.append(part)
-        elif left:
-            size = min(left, len(part.text))
+        elif remaining:
+            size = min(remaining, len(part.text))
             parts.append(replace(part, text=piece(part.text, size, keep)))
-            left -= size
+            remaining -= size
     return replace(message, content=tuple(parts if keep == "head" else reversed(parts)))

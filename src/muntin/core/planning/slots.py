@@ -19,7 +19,7 @@ from muntin.core.forms import messages_from
 from muntin.core.message import ROLES, Input, Message, Role, as_message
 from muntin.core.parts import Attachment
 from muntin.core.planning.compact import RESULTS, Ladder, Results, as_shapes
-from muntin.core.planning.memory import speaks
+from muntin.core.planning.memory import is_conversation
 from muntin.core.planning.plan import Declaration, Plan
 from muntin.core.planning.planner import plan_window
 from muntin.core.planning.slot import (
@@ -155,25 +155,25 @@ class Slots:
         """
         if not isinstance(name, str) or not name.isascii():
             check_text(name, "a slot's name")
-        messages, made = _messages(name, content, role)
-        if at is not None and made:
-            messages = [replace(as_message(each), at=at) for each in messages]
+        messages, is_made = _messages(name, content, role)
+        if at is not None and is_made:
+            messages = [replace(as_message(message), at=at) for message in messages]
         # By the kind of the content, not by its text: an empty text is no conversation.
         single = isinstance(content, str | Input | Attachment | Message | Mapping)
-        listed = not made and content is not None and not single
+        listed = not is_made and content is not None and not single
         if not results == ladder == INHERIT:
             results = self.results if results == INHERIT else results
             ladder = self.ladder if ladder == INHERIT else ladder
             results, ladder = as_shapes(f"slot {name!r}", results, ladder)
         else:
             results, ladder = self.results, self.ladder
-        kind: Kind = "text" if made else "list"
+        kind: Kind = "text" if is_made else "list"
         if name == "input" or isinstance(content, Input):
             kind = "input"
-        elif listed and (self._has_input and speaks(messages) if run is None else run):
+        elif listed and (self._has_input and is_conversation(messages) if run is None else run):
             kind = "run"
         frame = None if frame is None else _check_frame(name, frame, content)
-        is_conversation = listed and not isinstance(trimming, Exact)
+        may_grow = listed and not isinstance(trimming, Exact)
         slot = Slot(
             name,
             len(self._slots),
@@ -196,7 +196,7 @@ class Slots:
                 position,
                 tier,
                 group,
-                breakpoint or _lasts(name, role, tier, is_conversation),
+                breakpoint or _lasts(name, role, tier, may_grow),
                 breakpoint,
                 changes,
             ),
@@ -205,7 +205,7 @@ class Slots:
         )
         inherits = trimming is None and isinstance(self.trimming, Stepped) and slot.may_step
         if inherits and listed and tier in (None, VOLATILE) and name != "system":  # noqa: SIM102
-            if kind == "run" or speaks(messages):
+            if kind == "run" or is_conversation(messages):
                 slot = replace(slot, trim=replace(slot.trim, trimming=self.trimming))
         self._has_input = self._has_input or slot.is_input
         self._slots.append(check_slot(slot))
@@ -247,12 +247,12 @@ class Slots:
         return self.plan().window()
 
 
-def _lasts(name: str, role: Role | None, tier: Tier | None, conversation: bool) -> bool:
+def _lasts(name: str, role: Role | None, tier: Tier | None, may_grow: bool) -> bool:
     """Say whether a slot's content is expected to stay: by its tier, else if it is system text or
     a conversation, which only grows."""
     if tier is not None and tier != VOLATILE:
         return True
-    return conversation or (tier is None and (name == "system" or role == "system"))
+    return may_grow or (tier is None and (name == "system" or role == "system"))
 
 
 def _messages(name: str, content: Content, role: Role | None) -> tuple[Sequence[MessageLike], bool]:

@@ -12,7 +12,7 @@ from typing import TypeAlias, cast
 
 from muntin.core.counting.counter import Counter
 from muntin.core.forms import joins_others
-from muntin.core.message import Message, MessageLike, role_of, speaks_beside
+from muntin.core.message import Message, MessageLike, has_refusal_or_audio, role_of
 from muntin.core.parts import Part, Reasoning, Text
 from muntin.core.planning.compact import FULL, GONE, LEAST, SHORT, STUB, Compactor, Costed, Forms
 from muntin.core.planning.slot import Slot
@@ -61,14 +61,14 @@ class Unit:
         is the unit itself."""
         if level == FULL:
             return self.messages, self.tokens
-        known = self.forms.get(level)
-        if known is None:
+        cached = self.forms.get(level)
+        if cached is None:
             messages, tokens = self.compactor.form(level, self.messages)
-            known = messages, tokens + self.added
-            if known[1] >= self.tokens:
-                known = self.messages, self.tokens
-            self.forms[level] = known
-        return known
+            cached = messages, tokens + self.added
+            if cached[1] >= self.tokens:
+                cached = self.messages, self.tokens
+            self.forms[level] = cached
+        return cached
 
     def size(self, level: int) -> int:
         """Return the tokens of the unit at a level."""
@@ -177,8 +177,8 @@ class _Reader:
             index -= 1
             item = items[index]
             message = item if item.__class__ is Message else convert(item, self.slot, index)
-            known = message.known_tokens  # most messages have it; the counter is slower
-            tokens = known[1] if known is not None and known[0] == plain else None
+            counted = message.known_tokens  # most messages have it; the counter is slower
+            tokens = counted[1] if counted is not None and counted[0] == plain else None
             total += self.take_message(
                 index, message, counter.message(message) if tokens is None else tokens
             )
@@ -245,7 +245,11 @@ class _Reader:
             self.open.setdefault(called, []).append((index, message, tokens))
             return 0
         if not content or not isinstance(content, str):
-            if not message.attachments and _is_nothing(content) and not speaks_beside(message):
+            if (
+                not message.attachments
+                and _is_nothing(content)
+                and not has_refusal_or_audio(message)
+            ):
                 self.left_out.append((index, "empty", tokens))
                 return 0
             if content and self.belongs_to_next(index, message):
@@ -289,10 +293,10 @@ class _Reader:
     def nearest(self, call_id: str) -> Read:
         """Return the nearest result behind a call that no other call has."""
         results = self.open[call_id]
-        found = results.pop()
+        result = results.pop()
         if not results:
             del self.open[call_id]
-        return found
+        return result
 
     def belongs_to_next(self, index: int, message: Message) -> bool:
         """Say whether a message is bare reasoning, directly before its assistant message."""
@@ -343,10 +347,10 @@ def link(readings: Sequence[Reading], counter: Counter) -> None:
             callers = waiting.get(message.tool_call_id, [])
             caller = next(
                 (
-                    each
-                    for each in reversed(callers)
-                    if each[0] != place
-                    and _may_follow(readings[each[0]].slot, reading.slot, each[0] < place)
+                    caller
+                    for caller in reversed(callers)
+                    if caller[0] != place
+                    and _may_follow(readings[caller[0]].slot, reading.slot, caller[0] < place)
                 ),
                 None,
             )
@@ -360,12 +364,12 @@ def link(readings: Sequence[Reading], counter: Counter) -> None:
     for called, callers in waiting.items():
         for place, unit in callers:
             later = [reading for there, reading in partly if there > place]
-            found = _find_unread(later, called)
-            if found is None:
+            unread = _find_unread(later, called)
+            if unread is None:
                 unit.added += counter.missing_result()
                 unit.tokens += counter.missing_result()
                 continue
-            reading, index, message = found
+            reading, index, message = unread
             reading.beyond -= 1
             _add_result(unit, reading.slot, index, message, counter.message(message))
             readings[place].is_scattered = True
@@ -373,7 +377,7 @@ def link(readings: Sequence[Reading], counter: Counter) -> None:
 
 def _add_result(unit: Unit, slot: Slot, index: int, message: Message, tokens: int) -> None:
     """Put a result that stands in another slot into the unit of its call."""
-    unit.missing = tuple([each for each in unit.missing if each != message.tool_call_id])
+    unit.missing = tuple([call_id for call_id in unit.missing if call_id != message.tool_call_id])
     unit.is_group = True
     unit.elsewhere += ((slot.index, index),)
     unit.messages += (message,)
@@ -402,13 +406,16 @@ def _may_follow(caller: Slot, follower: Slot, is_before: bool) -> bool:
 def is_blank(reading: Reading) -> bool:
     """Say whether a slot holds nothing but white space."""
     return not reading.beyond and not any(
-        message.text.strip() or message.tool_calls or message.attachments or _is_other(message)
+        message.text.strip()
+        or message.tool_calls
+        or message.attachments
+        or _has_unknown_parts(message)
         for unit in reading.units
         for message in unit.messages
     )
 
 
-def _is_other(message: Message) -> bool:
+def _has_unknown_parts(message: Message) -> bool:
     return isinstance(message.content, tuple) and not all(
         isinstance(part, Text) for part in message.content
     )
