@@ -15,8 +15,15 @@ from functools import partial
 from typing import Any
 
 from muntin.core.caching.frontier import LazyFrontier
-from muntin.core.caching.prefix import REASONS, Parted, Pieces, parted, pieces, shared_tokens
-from muntin.core.caching.wire_order import Piece, as_sent
+from muntin.core.caching.prefix import (
+    REASONS,
+    Difference,
+    Pieces,
+    find_difference,
+    pieces,
+    shared_tokens,
+)
+from muntin.core.caching.wire_order import SentMessage, as_sent
 from muntin.core.message import Message
 from muntin.core.report import SlotReport
 from muntin.core.window import Window
@@ -160,7 +167,7 @@ def difference(
     stored = plans.read_at(session, turn, step)
     earlier = plans.read_at(other_session or session, other_turn, other_step)
     now, before = _SentWindow.of(plans, stored), _SentWindow.of(plans, earlier)
-    there = parted(now.pieces, before.pieces)
+    there = find_difference(now.pieces, before.pieces)
     return {
         "session": session,
         "turn": stored.key.turn,
@@ -187,7 +194,7 @@ class _SentWindow:
 
     stored: StoredWindow
     view: WindowView
-    sent: Sequence[Piece]
+    sent: Sequence[SentMessage]
     pieces: Pieces
 
     @classmethod
@@ -214,7 +221,7 @@ class _SentWindow:
         return min(self.window.tokens, shared_tokens(now, before.window.frontier))
 
 
-def _parted(now: _SentWindow, before: _SentWindow, there: Parted) -> dict[str, Any]:
+def _parted(now: _SentWindow, before: _SentWindow, there: Difference) -> dict[str, Any]:
     """Tell where a window stops being like the window before, in the words of its report."""
     if there.place == 0:
         return {"message": 0, "slot": None, "name": there.slot, "how": REASONS[there.reason]}
@@ -233,7 +240,7 @@ def _parted(now: _SentWindow, before: _SentWindow, there: Parted) -> dict[str, A
     }
 
 
-def _reported(stored: StoredWindow, there: Parted) -> str | None:
+def _reported(stored: StoredWindow, there: Difference) -> str | None:
     """Return the reason in the stored report, which knows the decisions, if it fits."""
     moved = (stored.report.get("prefix") or {}).get("moved") or {}
     same = (moved.get("message"), moved.get("slot")) == (there.message, there.slot)

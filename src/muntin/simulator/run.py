@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Any, TypeAlias
 
 from muntin.core.budget import Budget, as_budget
-from muntin.core.caching.prefix import Pieces, parted
+from muntin.core.caching.prefix import Pieces, find_difference
 from muntin.core.checks import shown
 from muntin.core.counting.counter import TokenizerLike
 from muntin.core.planning.compact import LADDER, Ladder, as_shapes
@@ -272,7 +272,9 @@ class _Sender:
         # A user message that leads has no slot.
         both = zip(request.blocks, request.places, strict=True)
         placed = [(block, place) for block, place in both if block.source != "lead"]
-        difference = parted([(block.key, block.source) for block, _ in placed], self._before)
+        difference = find_difference(
+            [(block.key, block.source) for block, _ in placed], self._before
+        )
         diverged = cause = None
         if difference is not None:
             cause = f"{difference.slot} {difference.reason}"

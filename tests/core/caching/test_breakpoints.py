@@ -31,7 +31,7 @@ from muntin import (
 )
 from muntin.core.caching.breakpoints import blocks, user_breakpoints
 from muntin.core.caching.frontier import Frontier
-from muntin.core.caching.wire_order import as_sent, goes_as_it_stands
+from muntin.core.caching.wire_order import as_sent, is_sent_unchanged
 from muntin.core.profile import Caching
 
 BLOCKS = Caching(50, 1.25, 0.1, breakpoints=4, lookback=20)
@@ -338,7 +338,7 @@ SENT = st.lists(
 def test_what_is_said_to_go_as_it_stands_does(messages: list[Message], name: str | None) -> None:
     profile = None if name is None else Profile.for_model(name)
     pieces = as_sent(messages, profile)
-    if goes_as_it_stands(messages, profile):
+    if is_sent_unchanged(messages, profile):
         numbers = list(range(len(messages)))
         assert [piece.place for piece in pieces] == [piece.owner for piece in pieces] == numbers
         assert all(piece.message is one for piece, one in zip(pieces, messages, strict=True))
@@ -353,6 +353,6 @@ def test_most_conversations_go_as_they_stand() -> None:
         tool("b", "found"),
         assistant("Yes"),
     ]
-    assert goes_as_it_stands(talk, Profile.for_model("openai/gpt-4o"))
-    assert not goes_as_it_stands(talk[:-2])
-    assert not goes_as_it_stands([*talk[:3], talk[4], talk[3]])
+    assert is_sent_unchanged(talk, Profile.for_model("openai/gpt-4o"))
+    assert not is_sent_unchanged(talk[:-2])
+    assert not is_sent_unchanged([*talk[:3], talk[4], talk[3]])

@@ -11,8 +11,8 @@ from itertools import groupby
 from typing import Any
 
 from muntin.core.caching.frontier import Frontier, LazyFrontier
-from muntin.core.caching.prefix import did_not_stay
-from muntin.core.caching.wire_order import as_sent, goes_as_it_stands
+from muntin.core.caching.prefix import find_changed_slots
+from muntin.core.caching.wire_order import as_sent, is_sent_unchanged
 from muntin.core.counting.counter import Counter
 from muntin.core.digests import digest
 from muntin.core.message import Message
@@ -45,7 +45,7 @@ def place_breakpoints(
     `lowered` are the last short and the last stubbed message of pasts that step.
     """
     messages, slots = rendered.messages, rendered.slots
-    sent = None if goes_as_it_stands(messages, profile) else as_sent(messages, profile)
+    sent = None if is_sent_unchanged(messages, profile) else as_sent(messages, profile)
     if sent is not None:
         messages = [piece.message for piece in sent]
         slots = [rendered.slots[piece.owner] for piece in sent]
@@ -59,13 +59,13 @@ def place_breakpoints(
         tokens=tokens,
         counter=counter,
         behind=behind,
-        known=before.hashed if isinstance(before, LazyFrontier) else ((), ()),
+        earlier=before.hashed if isinstance(before, LazyFrontier) else ((), ()),
         chunked=caching is not None and not caching.breakpoints,
     )
     if caching is None:
         return frontier, ()
     if before is not None:
-        frontier.changed_slots = frozenset(did_not_stay(frontier, before))
+        frontier.changed_slots = frozenset(find_changed_slots(frontier, before))
     if not caching.breakpoints:
         return frontier, ()
     ends = {id(message): place for place, message in enumerate(messages, 1)} if lowered else {}
@@ -81,14 +81,14 @@ def place_breakpoints(
     )
     frontier.breakpoints = tuple(places)
     lives = ttls(places, messages, caching)
-    found: dict[Breakpoint, None] = {}
+    breakpoints: dict[Breakpoint, None] = {}
     for place, ttl in zip(places, lives, strict=True):
         last = max(0, place - 1)
         if sent is not None:  # the last message of the window before the place in the request
             before_it = (piece.place for piece in reversed(sent[:place]) if piece.place is not None)
             last = next(before_it, 0)
-        found[Breakpoint(last + 1, ttl)] = None
-    return frontier, tuple(found)
+        breakpoints[Breakpoint(last + 1, ttl)] = None
+    return frontier, tuple(breakpoints)
 
 
 def choose_breakpoints(
@@ -110,31 +110,31 @@ def choose_breakpoints(
     of the turn before, where a read could not look back that far; the ends of what is `lowered`,
     where the next step down begins; the frontier; the last stable tier; earlier tiers.
     """
-    taken = user_breakpoints(messages)
+    user_places = user_breakpoints(messages)
     on_tools = sum(any(schema.get(key) for key in USER_BREAKPOINTS) for schema in tools)
-    left = caching.breakpoints - len(taken) - on_tools
-    if left <= 0 or not messages:
+    available = caching.breakpoints - len(user_places) - on_tools
+    if available <= 0 or not messages:
         return []
     tails = _tails(messages, settled)
     stays = [
-        *_asked(slots),
+        *_requested_places(slots),
         *tails[1:],
-        _anchor(messages, tails, caching, previous),
+        _previous_breakpoint(messages, tails, caching, previous),
         *lowered,
         _conversation(messages, slots),
         *_tier_ends(slots),
     ]
     places = [tails[0], *(place for place in stays if place <= settled or place in tails)]
-    enough = _enough(messages, caching.min_prefix - counter.tools(tools), counter)
+    enough = _cacheable_count(messages, caching.min_prefix - counter.tools(tools), counter)
     chosen: list[int] = []
     for place in places:
         while (
             place and not caching.assistant_breakpoints and messages[place - 1].role == "assistant"
         ):
             place -= 1
-        if place >= max(enough, 1) and place not in chosen and place not in taken:
+        if place >= max(enough, 1) and place not in chosen and place not in user_places:
             chosen.append(place)
-    return sorted(chosen[:left])
+    return sorted(chosen[:available])
 
 
 def ttls(
@@ -146,7 +146,7 @@ def ttls(
     hours = [
         place
         for place in user_breakpoints(messages)
-        if any("1h" in str(each) for each in _carried(messages[place - 1]))
+        if any("1h" in str(setting) for setting in _cache_settings(messages[place - 1]))
     ]
     for place in places:
         long = caching.ttl >= _HOUR or any(place < hour for hour in hours)
@@ -157,18 +157,18 @@ def user_breakpoints(messages: Sequence[Message]) -> list[int]:
     """Return the breakpoints that the messages carry themselves: the places behind them."""
     able = enumerate(messages, 1)
     carriers = [pair for pair in able if pair[1].extra or pair[1].content.__class__ is tuple]
-    return [place for place, message in carriers for _ in _carried(message)]
+    return [place for place, message in carriers for _ in _cache_settings(message)]
 
 
-def _carried(message: Message) -> list[Any]:
-    found: list[Any] = []
+def _cache_settings(message: Message) -> list[Any]:
+    settings: list[Any] = []
     if message.extra:
-        found += [message.extra[key] for key in USER_BREAKPOINTS if message.extra.get(key)]
+        settings += [message.extra[key] for key in USER_BREAKPOINTS if message.extra.get(key)]
     if isinstance(message.content, tuple):
         for part in message.content:
             data = part.data if isinstance(part, Other) else part.extra or {}
-            found += [data[key] for key in USER_BREAKPOINTS if data.get(key)]
-    return found
+            settings += [data[key] for key in USER_BREAKPOINTS if data.get(key)]
+    return settings
 
 
 def _tails(messages: Sequence[Message], settled: int) -> list[int]:
@@ -178,7 +178,7 @@ def _tails(messages: Sequence[Message], settled: int) -> list[int]:
     return [len(messages), settled] if looping else [settled]
 
 
-def _asked(slots: Sequence[Slot]) -> list[int]:
+def _requested_places(slots: Sequence[Slot]) -> list[int]:
     """Return the ends of the slots that ask for a breakpoint."""
     ends = []
     for place, slot in enumerate(slots, 1):
@@ -206,7 +206,7 @@ def _tier_ends(slots: Sequence[Slot]) -> list[int]:
     return ends[::-1]
 
 
-def _anchor(
+def _previous_breakpoint(
     messages: Sequence[Message],
     tails: Sequence[int],
     caching: Caching,
@@ -240,7 +240,7 @@ def blocks(message: Message) -> int:
     return max(1, parts + len(message.tool_calls) + len(message.attachments))
 
 
-def _enough(messages: Sequence[Message], tokens: int, counter: Counter) -> int:
+def _cacheable_count(messages: Sequence[Message], tokens: int, counter: Counter) -> int:
     """Return how many messages, from the first, have `tokens` tokens; one too many if too few."""
     for place, message in enumerate(messages):
         if tokens <= 0:

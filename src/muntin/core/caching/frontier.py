@@ -100,17 +100,17 @@ class Frontier:
             )
         try:
             return cls(
-                tuple(read_conversation_state(each) for each in data["starts"]),
-                breakpoints=tuple(check_size(each, "marks") for each in data["marks"]),
+                tuple(read_conversation_state(state) for state in data["starts"]),
+                breakpoints=tuple(check_size(place, "marks") for place in data["marks"]),
                 tools=str(data["tools"]),
-                digests=tuple(str(each) for each in data["digests"]),
+                digests=tuple(str(text) for text in data["digests"]),
                 runs=tuple((str(slot), check_size(count, "runs")) for slot, count in data["runs"]),
                 lasting=check_size(data["lasting"], "lasting"),
                 lasting_tokens=check_size(data["lasting_tokens"], "lasting_tokens"),
                 # Earlier versions did not write these.
-                schemas=tuple(str(each) for each in data.get("schemas", ())),
+                schemas=tuple(str(text) for text in data.get("schemas", ())),
                 trunk=check_size(data.get("trunk", data["lasting"]), "trunk"),
-                chunks=tuple(str(each) for each in data.get("chunks", ())),
+                chunks=tuple(str(text) for text in data.get("chunks", ())),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInput(
@@ -140,7 +140,7 @@ class LazyFrontier:
         tokens: int,
         counter: Counter,
         behind: frozenset[int] = frozenset(),
-        known: tuple[Sequence[Message], Sequence[str]] = ((), ()),
+        earlier: tuple[Sequence[Message], Sequence[str]] = ((), ()),
         chunked: bool = False,
     ) -> None:
         self.starts = starts
@@ -153,7 +153,7 @@ class LazyFrontier:
         self._tokens = tokens
         self._counter = counter
         self._behind = behind
-        self._known = known
+        self._earlier = earlier
         self._chunked = chunked
 
     def __eq__(self, other: object) -> bool:
@@ -170,8 +170,8 @@ class LazyFrontier:
     @property
     def hashed(self) -> tuple[Sequence[Message], Sequence[str]]:
         """The messages and their digests, if they were asked for."""
-        made: tuple[str, ...] | None = self.__dict__.get("digests")
-        return (self.messages, made) if made is not None else ((), ())
+        digests: tuple[str, ...] | None = self.__dict__.get("digests")
+        return (self.messages, digests) if digests is not None else ((), ())
 
     def digest(self, place: int) -> str | None:
         """Return the digest of a message, or None if there was none."""
@@ -181,11 +181,11 @@ class LazyFrontier:
     def digests(self) -> tuple[str, ...]:
         """The digests of the messages."""
         digests: list[str] = []
-        for old, name, new in zip(*self._known, self.messages, strict=False):
+        for old, name, new in zip(*self._earlier, self.messages, strict=False):
             if old is not new and old != new:
                 break
             digests.append(name)
-        self._known = (), ()
+        self._earlier = (), ()
         return (*digests, *map(digest, self.messages[len(digests) :]))
 
     @cached_property
@@ -243,7 +243,7 @@ class LazyFrontier:
         return 0 if TOOLS in self.changed_slots else self._tokens_before(self.settled)
 
     def _tokens_before(self, place: int) -> int:
-        gone = sum([self._counter.message(each) for each in self.messages[place:]])
+        gone = sum([self._counter.message(message) for message in self.messages[place:]])
         return max(0, self._tokens - gone)
 
     @cached_property
@@ -292,17 +292,19 @@ def is_text(slot: Slot) -> bool:
     return slot.kind == "text" or slot.is_joined
 
 
-def behind_talk(slots: Iterable[Slot]) -> frozenset[int]:
+def texts_after_conversation(slots: Iterable[Slot]) -> frozenset[int]:
     """Return the indices of the texts behind a conversation, even if the conversation is empty."""
-    talked = False
-    found = []
+    has_conversation = False
+    indices = []
     for slot in slots:
         if is_text(slot):
-            if talked and not slot.is_input:
-                found.append(slot.index)
+            if has_conversation and not slot.is_input:
+                indices.append(slot.index)
         elif slot.place.lasting and slot.place.tier in (None, VOLATILE) and not slot.is_input:
-            talked = talked or not slot.messages or role_of(slot.messages[0]) != "system"
-    return frozenset(found)
+            has_conversation = (
+                has_conversation or not slot.messages or role_of(slot.messages[0]) != "system"
+            )
+    return frozenset(indices)
 
 
 @lru_cache(maxsize=2_048)  # most messages of a window were in the one before
@@ -311,9 +313,9 @@ def text_chunks(message: Message) -> str:
     text = message.text
     if len(text) < CHUNK or not isinstance(message.content, str):
         return ""
-    whose = f"{message.role} {message.name} {message.tool_call_id} "
+    header = f"{message.role} {message.name} {message.tool_call_id} "
     pieces = [text[n : n + CHUNK] for n in range(0, len(text) - CHUNK + 1, CHUNK)]
-    pieces[0] = whose + pieces[0]
+    pieces[0] = header + pieces[0]
     return "".join(hashed(piece, _CHUNK_BYTES) for piece in pieces)
 
 

@@ -38,7 +38,7 @@ REASONS = {
 
 # Patterns of text that changes from turn to turn. A bare "9:00" may well be the opening hours, so
 # a clock time needs seconds, a date, or a word that says it is now.
-_RESTLESS = (
+_CHANGING_WORDS = (
     ("a UUID", re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)),
     (
         "a date with a time",
@@ -74,13 +74,13 @@ def track(
         f"slot {name!r}: the message at which the history began was not found; it begins anew"
         for name in sorted(lost)
     ]
-    warnings += _restless(now, plans)
+    warnings += _warn_of_changing_words(now, plans)
     moved: Moved | None = None
     unstable: tuple[str, ...] = ()
     if previous is not None:
         before = previous if isinstance(previous, Frontier) else previous.frontier
-        moved = _moved(now, before, plans, lost)
-        unstable = _unstable(frontier, before, plans)
+        moved = _find_move(now, before, plans, lost)
+        unstable = _find_unstable(frontier, before, plans)
         shared = shared_tokens(now, before)
     if caching is not None:
         shared, expected = caching.readable(shared), caching.readable(expected)
@@ -114,7 +114,7 @@ def _common(now: Sequence[str], before: Sequence[str]) -> int:
     return next((n for n, (new, old) in enumerate(both) if new != old), min(len(now), len(before)))
 
 
-def did_not_stay(now: LazyFrontier, before: LazyFrontier | Frontier) -> tuple[str, ...]:
+def find_changed_slots(now: LazyFrontier, before: LazyFrontier | Frontier) -> tuple[str, ...]:
     """Return the slots whose content was expected in this window unchanged, and is not there.
 
     A conversation that moved is not returned: it stays until it moves again.
@@ -124,18 +124,18 @@ def did_not_stay(now: LazyFrontier, before: LazyFrontier | Frontier) -> tuple[st
         return ()  # this request only adds messages, as most do
     frontier = before if isinstance(before, Frontier) else before.frontier
     new = [(now.tools, TOOLS), *zip(now.digests, now.labels, strict=True)]
-    there = parted(new, pieces(frontier)[: 1 + frontier.trunk])
-    if there is None:
+    difference = find_difference(new, pieces(frontier)[: 1 + frontier.trunk])
+    if difference is None:
         return ()
     old = pieces(frontier)
-    names = [old[there.place][1]]
-    if there.place < len(new) and all(new[there.place][1] != label for _, label in old):
-        names.append(new[there.place][1])  # put in before the old content
+    names = [old[difference.place][1]]
+    if difference.place < len(new) and all(new[difference.place][1] != label for _, label in old):
+        names.append(new[difference.place][1])  # put in before the old content
     return tuple(name for name in names if name not in now.moved)
 
 
 @dataclass(frozen=True, slots=True)
-class Parted:
+class Difference:
     """Where a request stops being like the one before: at which piece, by which slot, and why."""
 
     place: int
@@ -153,11 +153,13 @@ def pieces(frontier: Frontier) -> Pieces:
     return [(frontier.tools, TOOLS), *zip(frontier.digests, frontier.labels, strict=True)]
 
 
-def parted(now: Pieces, before: Pieces, known: Mapping[str, str] | None = None) -> Parted | None:
+def find_difference(
+    now: Pieces, before: Pieces, reasons: Mapping[str, str] | None = None
+) -> Difference | None:
     """Say where a request stops being like the one before; None if it only adds to it.
 
-    Of the two slots that meet there, the one that stands first in the request is named. `known` are
-    reasons by slot, as the decisions gave them.
+    Of the two slots that meet there, the one that stands first in the request is named. `reasons`
+    are those by slot, as the decisions gave them.
     """
     both = enumerate(zip(now, before, strict=False))
     place = next((n for n, (new, old) in both if new[0] != old[0]), min(len(now), len(before)))
@@ -166,7 +168,7 @@ def parted(now: Pieces, before: Pieces, known: Mapping[str, str] | None = None) 
     slot, order = before[place][1], [label for _, label in now]
     if place < len(now) and slot in order and order.index(slot) > order.index(order[place]):
         slot = order[place]
-    return Parted(place, slot, (known or {}).get(slot) or _reason(now, before, place, slot))
+    return Difference(place, slot, (reasons or {}).get(slot) or _reason(now, before, place, slot))
 
 
 def _reason(now: Pieces, before: Pieces, place: int, slot: str) -> str:
@@ -179,13 +181,13 @@ def _reason(now: Pieces, before: Pieces, place: int, slot: str) -> str:
         return "added"
     if place == len(now):
         return "trimmed"
-    old, new = ({key: n for n, (key, _) in enumerate(each)} for each in (before, now))
+    old, new = ({key: n for n, (key, _) in enumerate(pieces)} for pieces in (before, now))
     moves = [new[key] - old[key] for key, label in before[place:] if label == slot and key in new]
     nearest = min(moves, default=0)
     return "trimmed" if nearest < 0 else "added" if nearest > 0 else "changed"
 
 
-def _moved(
+def _find_move(
     now: LazyFrontier,
     before: Frontier,
     plans: Sequence[SlotPlan],
@@ -196,18 +198,23 @@ def _moved(
     same_tools = frontier.tools == before.tools
     if same_tools and frontier.digests[:stay] == before.digests[:stay]:
         return None
-    known = {plan.slot.name: "trimmed" for plan in plans if plan.is_cut}
-    known |= dict.fromkeys(now.moved, "moved") | dict.fromkeys(lost, "lost")
-    there = parted(pieces(frontier), pieces(before), known)
-    if there is None or not (stay or before.tools):
+    reasons = {plan.slot.name: "trimmed" for plan in plans if plan.is_cut}
+    reasons |= dict.fromkeys(now.moved, "moved") | dict.fromkeys(lost, "lost")
+    difference = find_difference(pieces(frontier), pieces(before), reasons)
+    if difference is None or not (stay or before.tools):
         return None
-    found = now.tools_tokens + sum(now.sizes[: there.message]) if same_tools else 0
-    return Moved(there.message, there.slot, there.reason, max(0, before.lasting_tokens - found))
+    shared = now.tools_tokens + sum(now.sizes[: difference.message]) if same_tools else 0
+    return Moved(
+        difference.message,
+        difference.slot,
+        difference.reason,
+        max(0, before.lasting_tokens - shared),
+    )
 
 
-def _unstable(now: Frontier, before: Frontier, plans: Sequence[SlotPlan]) -> tuple[str, ...]:
+def _find_unstable(now: Frontier, before: Frontier, plans: Sequence[SlotPlan]) -> tuple[str, ...]:
     """Name the slots whose tier promises unchanged bytes and whose bytes changed."""
-    names = dict.fromkeys([each.slot.name for each in plans if each.slot.place.tier in _STABLE])
+    names = dict.fromkeys([plan.slot.name for plan in plans if plan.slot.place.tier in _STABLE])
     if not names:
         return ()
     new, old = dict[str, list[str]](), dict[str, list[str]]()
@@ -218,16 +225,16 @@ def _unstable(now: Frontier, before: Frontier, plans: Sequence[SlotPlan]) -> tup
     return tuple(name for name in names if name in old and new.get(name) != old[name])
 
 
-def _restless(now: LazyFrontier, plans: Sequence[SlotPlan]) -> list[str]:
+def _warn_of_changing_words(now: LazyFrontier, plans: Sequence[SlotPlan]) -> list[str]:
     """Warn of words that change by themselves in texts that are expected to stay."""
-    tiers = {each.slot.name: each.slot.place.tier for each in plans}
+    tiers = {plan.slot.name: plan.slot.place.tier for plan in plans}
     warnings = []
     for label, run in groupby(zip(now.labels, now.messages, strict=True), key=lambda p: p[0]):
         # A text is expected to stay by its tier, else if it is system text.
         tier = tiers.get(label)
         fixed = (m for _, m in run if (m.role == "system" if tier is None else tier != VOLATILE))
         texts = [message.text for message in fixed]
-        for what, pattern in _RESTLESS:
+        for what, pattern in _CHANGING_WORDS:
             match = next(filter(None, map(pattern.search, texts)), None)
             if match is not None:
                 warnings.append(

@@ -17,10 +17,10 @@ from muntin.core.profile import OMITTED, Profile
 
 # A call with the message that answers it and that message's index (None: the fixed result).
 Answer: TypeAlias = tuple[ToolCall, Message | None, int]
-Arranged: TypeAlias = tuple[int, Message, Sequence[Answer]]
+ArrangedMessage: TypeAlias = tuple[int, Message, Sequence[Answer]]
 
 
-class Piece(NamedTuple):
+class SentMessage(NamedTuple):
     """A message as it is sent.
 
     `place` is its index in the window, None if the wire adds it. `owner` is the index of the
@@ -32,13 +32,13 @@ class Piece(NamedTuple):
     message: Message
 
 
-def arrange(messages: Sequence[Message]) -> list[Arranged]:
+def arrange(messages: Sequence[Message]) -> list[ArrangedMessage]:
     """Return (index, message, answers) in wire order: results stand with their call.
 
     A result belongs to the nearest unanswered call before it that has its id: ids may repeat. A
     result without a call stands by itself.
     """
-    arranged: list[Arranged] = []
+    arranged: list[ArrangedMessage] = []
     waiting: dict[str, list[tuple[list[Answer], int]]] = {}
     for index, message in enumerate(messages):
         if message.tool_calls:
@@ -54,7 +54,7 @@ def arrange(messages: Sequence[Message]) -> list[Arranged]:
     return arranged
 
 
-def as_sent(messages: Sequence[Message], profile: Profile | None = None) -> list[Piece]:
+def as_sent(messages: Sequence[Message], profile: Profile | None = None) -> list[SentMessage]:
     """Return the pieces of a request, in the order in which a provider hashes them."""
     pieces = list(_arranged(messages))
     if profile is None or not (profile.system_first or profile.user_first):
@@ -69,11 +69,11 @@ def as_sent(messages: Sequence[Message], profile: Profile | None = None) -> list
     if profile.user_first and opening < len(pieces):
         first = pieces[opening]
         if first.message.role == "assistant":
-            pieces.insert(opening, Piece(None, first.owner, OMITTED))
+            pieces.insert(opening, SentMessage(None, first.owner, OMITTED))
     return pieces
 
 
-def goes_as_it_stands(messages: Sequence[Message], profile: Profile | None = None) -> bool:
+def is_sent_unchanged(messages: Sequence[Message], profile: Profile | None = None) -> bool:
     """Say whether messages are sent unchanged, as most are: nothing moves, nothing is added.
 
     The check is quick rather than complete: for a few such lists it returns False.
@@ -93,19 +93,19 @@ def goes_as_it_stands(messages: Sequence[Message], profile: Profile | None = Non
     return not waiting
 
 
-def _arranged(messages: Sequence[Message]) -> Iterator[Piece]:
+def _arranged(messages: Sequence[Message]) -> Iterator[SentMessage]:
     for index, message, answers in arrange(messages):
         if message.content or answers or message.attachments or has_refusal_or_audio(message):
-            yield Piece(index, index, message)
+            yield SentMessage(index, index, message)
         for call, result, at in answers:
             if result is None:
                 missing = Message("tool", NO_RESULT, tool_call_id=call.id)
-                yield Piece(None, index, missing)
+                yield SentMessage(None, index, missing)
             else:
-                yield Piece(at, at, result)
+                yield SentMessage(at, at, result)
 
 
-def _as_user(piece: Piece) -> Piece:
+def _as_user(piece: SentMessage) -> SentMessage:
     if piece.message.role != "system":
         return piece
     return piece._replace(message=replace(piece.message, role="user"))

@@ -13,7 +13,7 @@ from typing import Any
 
 from muntin.core.budget import Budget, as_budget
 from muntin.core.caching.breakpoints import place_breakpoints
-from muntin.core.caching.frontier import Frontier, LazyFrontier, behind_talk
+from muntin.core.caching.frontier import Frontier, LazyFrontier, texts_after_conversation
 from muntin.core.caching.prefix import track
 from muntin.core.counting.counter import Counter
 from muntin.core.planning.draft import SlotPlan
@@ -159,7 +159,7 @@ class Plan:
             self._sent_before,
             starts=self.starts,
             moved=frozenset(plan.slot.name for plan in self.slots if plan.has_moved),
-            behind=behind_talk([plan.slot for plan in self.slots]),
+            behind=texts_after_conversation([plan.slot for plan in self.slots]),
             tools=self.declared.tools,
             tokens=self.tokens,
             counter=self.declared.counter,
