@@ -32,11 +32,11 @@ class Budget:
     def __post_init__(self) -> None:
         for name in ("max_input_tokens", "reserved_tokens", "max_output_tokens"):
             size = getattr(self, name)
-            given = size is not None or name != "max_output_tokens"
-            if given and (type(size) is not int or size < 0):
+            is_set = size is not None or name != "max_output_tokens"
+            if is_set and (type(size) is not int or size < 0):
                 check_size(size, f"Budget.{name}")
-        left = max(0, self.max_input_tokens - self.reserved_tokens)
-        object.__setattr__(self, "remaining_input_tokens", left)
+        remaining = max(0, self.max_input_tokens - self.reserved_tokens)
+        object.__setattr__(self, "remaining_input_tokens", remaining)
 
     @classmethod
     def for_model(

@@ -155,8 +155,8 @@ def cut_with_line(
         return "\n".join(part for part in (head, line(head + tail), tail) if part)
 
     best = longest(text, whole, limit, lambda piece: count(form(piece)), keep)
-    shown = form("" if best is None else best[0])
-    return shown, count(shown) if best is None else best[1]
+    shortened = form("" if best is None else best[0])
+    return shortened, count(shortened) if best is None else best[1]
 
 
 def _end_at_line(head: str) -> str:

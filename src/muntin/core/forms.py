@@ -46,12 +46,12 @@ def one_message(data: object) -> Message:
     """Read a value in another maker's form that means one message."""
     from muntin.wire.reading import read_messages
 
-    found = read_messages([data])
-    if len(found) == 1:
-        return found[0]
-    kinds = ", ".join(each.role for each in found) or "none"
+    messages = read_messages([data])
+    if len(messages) == 1:
+        return messages[0]
+    kinds = ", ".join(message.role for message in messages) or "none"
     raise NeedsConversation(
-        f"this means {len(found)} messages ({kinds}), not one; read it with messages_from(...)"
+        f"this means {len(messages)} messages ({kinds}), not one; read it with messages_from(...)"
     )
 
 

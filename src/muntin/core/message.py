@@ -107,12 +107,12 @@ class Message:
             object.__setattr__(self, "extra", copy_extra(self.extra, "Message.extra"))
 
     def __repr__(self) -> str:
-        shown = [repr(self.role), repr(self.content)]
+        arguments = [repr(self.role), repr(self.content)]
         for spec in fields(self)[2:]:
             value = getattr(self, spec.name)
             if spec.repr and value != spec.default:
-                shown.append(f"{spec.name}={value!r}")
-        return f"Message({', '.join(shown)})"
+                arguments.append(f"{spec.name}={value!r}")
+        return f"Message({', '.join(arguments)})"
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:
@@ -131,26 +131,26 @@ class Message:
             from muntin.core.forms import one_message  # late: that module makes Messages
 
             return one_message(data)
-        known = dict(data)
-        role = known.pop("role")
-        content = known.pop("content", None)
+        values = dict(data)
+        role = values.pop("role")
+        content = values.pop("content", None)
         if isinstance(content, Sequence) and not isinstance(content, str | bytes):
             content = tuple(part_from_dict(part) for part in content)
         read: dict[str, Any] = {}
-        if known.get("tool_calls") is not None:
-            calls = known.pop("tool_calls")
+        if values.get("tool_calls") is not None:
+            calls = values.pop("tool_calls")
             if not isinstance(calls, Sequence) or isinstance(calls, str):
                 raise InvalidType(f"tool_calls must be a list, not {type(calls).__name__}")
             read["tool_calls"] = tuple(call_from_dict(call) for call in calls)
-        if known.get("attachments"):
-            files = _tuple(known.pop("attachments"), "attachments")
+        if values.get("attachments"):
+            files = _tuple(values.pop("attachments"), "attachments")
             read["attachments"] = tuple(attachment_from_dict(file) for file in files)
         for key in ("tool_call_id", "name", "at"):
-            if known.get(key) is not None:
-                read[key] = known.pop(key)
+            if values.get(key) is not None:
+                read[key] = values.pop(key)
         if role == "developer":  # OpenAI's newer word for system; `extra` keeps the spelling
-            role, known["role"] = "system", "developer"
-        return cls(role, content, **read, extra=known or None)
+            role, values["role"] = "system", "developer"
+        return cls(role, content, **read, extra=values or None)
 
     def to_dict(self) -> dict[str, Any]:
         """Write the message as an OpenAI-style dict, unknown fields included."""
@@ -277,7 +277,7 @@ def characters_of(message: Message) -> int | None:
 def at_position(
     message: Message,
     at: float,
-    known: tuple[str, int] | None = None,
+    known_tokens: tuple[str, int] | None = None,
     item: tuple[str, int] | None = None,
 ) -> Message:
     """Return the message at a position, as `replace` would, but without checking it again.
@@ -285,7 +285,7 @@ def at_position(
     `known` is what `counted` would note, `item` the item of a timeline that the message shows.
     """
     copy = object.__new__(Message)
-    for set_field, value in zip(_SETTERS, (*_copied(message), at, known, item), strict=True):
+    for set_field, value in zip(_SETTERS, (*_copied(message), at, known_tokens, item), strict=True):
         set_field(copy, value)
     return copy
 

@@ -42,13 +42,13 @@ class ModelName:
         """The providers whose adaptation of a prompt fits, the best first."""
         route = self.inner.provider if self.inner is not None else None
         if self.provider is None:
-            found = (route, self.maker)
+            names = (route, self.maker)
         elif self.provider == "openai":
             # OpenAI's own models have no slash: here another server speaks OpenAI's protocol.
-            found = (route, self.provider)
+            names = (route, self.provider)
         else:
-            found = (self.provider, route)
-        return tuple(each for each in found if each)
+            names = (self.provider, route)
+        return tuple(name for name in names if name)
 
     @property
     def suggestion(self) -> str | None:

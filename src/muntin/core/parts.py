@@ -200,8 +200,8 @@ def part_from_dict(data: Part | Mapping[str, Any]) -> Part:
     if kind == "image_url" and isinstance(rest.get("image_url"), dict):
         inner = rest["image_url"] = dict(rest["image_url"])
         if isinstance(inner.get("url"), str):
-            known = {k: inner.pop(k, None) for k in ("url", "detail", "width", "height")}
-            return Image(known.pop("url"), **known, extra=_drop_empty(rest, "image_url"))
+            fields = {k: inner.pop(k, None) for k in ("url", "detail", "width", "height")}
+            return Image(fields.pop("url"), **fields, extra=_drop_empty(rest, "image_url"))
     if kind == "file" and isinstance(rest.get("file"), dict):
         inner = rest["file"] = dict(rest["file"])
         return File(
@@ -246,12 +246,12 @@ def part_to_dict(part: Part) -> dict[str, Any]:
         signed = {"signature": part.signature} if part.signature is not None else {}
         return {"type": "thinking", "thinking": part.text, **signed, **extra}
     if isinstance(part, Image):
-        known = {k: getattr(part, k) for k in ("url", "detail", "width", "height")}
+        fields = {k: getattr(part, k) for k in ("url", "detail", "width", "height")}
         key = "image_url"
     else:
-        known = {"file_id": part.id, "filename": part.name, "file_data": part.data}
+        fields = {"file_id": part.id, "filename": part.name, "file_data": part.data}
         key = "file"
-    inner = {k: v for k, v in known.items() if v is not None}
+    inner = {k: v for k, v in fields.items() if v is not None}
     inner.update(extra.pop(key, {}))
     return {"type": key, key: inner, **extra}
 

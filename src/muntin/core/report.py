@@ -155,8 +155,8 @@ class Report:
         for slot in self.slots:
             if slot.name == name:
                 return slot
-        known = ", ".join(repr(slot.name) for slot in self.slots) or "none"
-        raise InvalidInput(f"the report has no slot {name!r}; its slots: {known}")
+        names = ", ".join(repr(slot.name) for slot in self.slots) or "none"
+        raise InvalidInput(f"the report has no slot {name!r}; its slots: {names}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON values; the keys are stable."""
@@ -355,8 +355,8 @@ def _escape(cell: str) -> str:
     """Write line ends and control characters as escapes, so that a row stays one line."""
     if cell.isprintable():
         return cell
-    shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in cell)
-    return "".join(shown)
+    characters = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in cell)
+    return "".join(characters)
 
 
 def _width(cell: str) -> int:

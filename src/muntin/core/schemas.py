@@ -33,7 +33,7 @@ class Schemas(tuple[Mapping[str, Any], ...]):
     @cached_property
     def texts(self) -> tuple[str, ...]:
         """Each schema as compact JSON."""
-        return tuple([compact_json(dict(each)) for each in self])
+        return tuple([compact_json(dict(schema)) for schema in self])
 
     @cached_property
     def by_name(self) -> Schemas:

@@ -76,7 +76,7 @@ class CharsPerToken:
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class _Function:
+class _FunctionTokenizer:
     """A plain callable as a tokenizer."""
 
     count: Callable[[str], int]
@@ -103,7 +103,7 @@ def as_tokenizer(value: TokenizerLike | None) -> Tokenizer:
     if hasattr(value, "name") and callable(getattr(value, "count", None)):
         return cast("Tokenizer", value)
     if callable(value):
-        return _Function(value)
+        return _FunctionTokenizer(value)
     raise InvalidType(
         f"a tokenizer must be a name, a callable (text -> int) or an object with "
         f"count(text) and name, not {shown(value)}"
@@ -145,7 +145,7 @@ _memos: WeakKeyDictionary[object, dict[object, FormMemo]] = WeakKeyDictionary()
 
 def _memo_for(tokenizer: Tokenizer, contents: str) -> FormMemo:
     """Return a memo that all counters of this tokenizer share, for as long as it lives."""
-    owner: Any = tokenizer.count if isinstance(tokenizer, _Function) else tokenizer
+    owner: Any = tokenizer.count if isinstance(tokenizer, _FunctionTokenizer) else tokenizer
     function = None
     if isinstance(owner, MethodType):
         owner, function = owner.__self__, owner.__func__
@@ -200,7 +200,7 @@ class Counter:
         # attachments.
         self.text_key: str | None = None
         self._media_key: str | None = None
-        if not isinstance(self.tokenizer, _Function):
+        if not isinstance(self.tokenizer, _FunctionTokenizer):
             self.text_key = f"{self.name}+{self.overhead}#{COUNTING}"
             if attachment_tokens is None:
                 self._media_key = f"{self.text_key}/{image_formula}/pixels"
@@ -283,9 +283,9 @@ class Counter:
 
     def message(self, message: Message) -> int:
         """Count a message: its text, calls, parts and attachments, and the overhead."""
-        known = message.known_tokens
-        if known is not None and (known[0] == self.text_key or known[0] == self.key(message)):
-            return known[1]
+        stored = message.known_tokens
+        if stored is not None and (stored[0] == self.text_key or stored[0] == self.key(message)):
+            return stored[1]
         content = message.content
         tokens = self.overhead
         try:
@@ -306,7 +306,7 @@ class Counter:
             located = TokenizerError(f"{error}; it is in a message of role {message.role!r}{at}")
             located.culprit = message
             raise located from error
-        if known is None and self._notes and (key := self.key(message)) is not None:
+        if stored is None and self._notes and (key := self.key(message)) is not None:
             counted(message, key, tokens)
         return tokens
 
@@ -331,8 +331,8 @@ class Counter:
     def tools(self, tools: Iterable[Mapping[str, Any]]) -> int:
         """Count tool schemas as compact JSON with sorted keys, plus one overhead each; or by
         OpenAI's formula, where it is known and gives more."""
-        known, total = self._tools
-        if known is tools:
+        tools_counted, total = self._tools
+        if tools_counted is tools:
             return total
         schemas = tools if isinstance(tools, Schemas) else Schemas(tools)
         total = self.overhead * len(schemas)

@@ -89,16 +89,16 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class _Open:
+class _OpenTag:
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Close:
+class _CloseTag:
     pass
 
 
-Step: TypeAlias = _Open | _Close | Call | str
+Step: TypeAlias = _OpenTag | _CloseTag | Call | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +131,10 @@ class Contribution:
         """Yield every step with its outermost tag."""
         depth, name = 0, ""
         for step in self.steps:
-            if isinstance(step, _Open):
+            if isinstance(step, _OpenTag):
                 name = step.name if depth == 0 else name
                 depth += 1
-            elif isinstance(step, _Close):
+            elif isinstance(step, _CloseTag):
                 depth -= 1
             yield name, step
 
@@ -168,14 +168,14 @@ def contribute(author: str, tree: object, lazy: tuple[type, ...] = ()) -> Contri
     return Contribution(author, tuple(_read(tree, author, "", lazy)), lazy)
 
 
-class _At(NamedTuple):
+class _ValueAtPath(NamedTuple):
     """A value and its key path."""
 
     value: object
     path: str
 
 
-class _Leave(NamedTuple):
+class _LeaveContainer(NamedTuple):
     value: object
 
 
@@ -193,45 +193,45 @@ _TEXTS: tuple[tuple[type, Callable[[Any], str]], ...] = (
 def _read(tree: object, author: str, base: str, lazy: tuple[type, ...]) -> Iterator[Step]:
     """Yield the steps of a tree, depth first."""
     inside: set[int] = set()
-    todo: list[_At | _Leave | Step] = [_At(tree, base)]
+    todo: list[_ValueAtPath | _LeaveContainer | Step] = [_ValueAtPath(tree, base)]
     while todo:
         item = todo.pop()
-        if isinstance(item, _Leave):
+        if isinstance(item, _LeaveContainer):
             inside.remove(id(item.value))
-        elif not isinstance(item, _At):
+        elif not isinstance(item, _ValueAtPath):
             yield item
         elif isinstance(item.value, lazy):
             yield Call(item.path, item.value)
         elif isinstance(item.value, Enum):
-            todo.append(_At(item.value.value, item.path))
+            todo.append(_ValueAtPath(item.value.value, item.path))
         elif (parts := _parts(item, author)) is None:
             yield from _leaf(item, author)
         elif id(item.value) in inside:
             raise InvalidInput(f"{_place(item.path, author)} contains itself")
         else:
             inside.add(id(item.value))
-            todo.append(_Leave(item.value))
+            todo.append(_LeaveContainer(item.value))
             todo.extend(reversed(parts))
 
 
-def _parts(at: _At, author: str) -> list[_At | Step] | None:
+def _parts(at: _ValueAtPath, author: str) -> list[_ValueAtPath | Step] | None:
     """Return the parts of a list or of a value with fields; None for anything else."""
     value, path = at
     items = fields_of(value)
     if items is None:
         if getattr(type(value), "__pydantic_root_model__", False):
-            return [_At(getattr(value, "root", None), path)]
+            return [_ValueAtPath(getattr(value, "root", None), path)]
         if isinstance(value, list | tuple):
-            return [_At(part, f"{path}[{i}]") for i, part in enumerate(value)]
+            return [_ValueAtPath(part, f"{path}[{i}]") for i, part in enumerate(value)]
         return None
-    parts: list[_At | Step] = []
+    parts: list[_ValueAtPath | Step] = []
     for key, part in items:
         here = f"{path}.{key}" if path else str(key)
         try:
             name = validate_tag_name(key)
         except InvalidInput as error:
             raise type(error)(f"{_place(here, author)}: {error}") from None
-        parts += _Open(name), _At(part, here), _Close()
+        parts += _OpenTag(name), _ValueAtPath(part, here), _CloseTag()
     return parts
 
 
@@ -252,12 +252,12 @@ def fields_of(value: Any) -> list[tuple[Any, Any]] | None:
     declared = getattr(type(value), "model_fields", None)
     if not isinstance(declared, Mapping) or getattr(value, "__pydantic_root_model__", False):
         return None
-    shown = [name for name, info in declared.items() if not getattr(info, "exclude", None)]
+    names = [name for name, info in declared.items() if not getattr(info, "exclude", None)]
     extra = getattr(value, "model_extra", None) or {}
-    return [*((name, getattr(value, name)) for name in shown), *extra.items()]
+    return [*((name, getattr(value, name)) for name in names), *extra.items()]
 
 
-def _leaf(at: _At, author: str) -> Iterator[Step]:
+def _leaf(at: _ValueAtPath, author: str) -> Iterator[Step]:
     """Yield the text or call of a single value; nothing for None and empty text."""
     value, path = at
     if value is None:
@@ -398,9 +398,9 @@ def _merge(root: _Node, contribution: Contribution) -> None:
     line = [root]
     for step in contribution.steps:
         node = line[-1]
-        if isinstance(step, _Close):
+        if isinstance(step, _CloseTag):
             line.pop()
-        elif isinstance(step, _Open):
+        elif isinstance(step, _OpenTag):
             if node.shares:
                 raise _mismatch(line, node.shares[0].author, author)
             if not node.children:
