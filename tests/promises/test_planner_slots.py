@@ -765,3 +765,18 @@ def test_the_window_is_the_same_for_every_model_that_counts_alike(number, profil
         named = stepped(4_000, *adds, profile=profile, previous=named)
         unnamed = stepped(4_000, *adds, previous=unnamed)
         assert named.messages == unnamed.messages, turn
+
+
+@every_profile
+def test_a_result_in_another_slot_than_its_call_is_sent_once(profile) -> None:
+    calls = [ToolCall("c0", "look", "{}"), ToolCall("c1", "look", "{}")]
+    window = stepped(
+        1_000,
+        slot("history", [question(0), assistant(None, tool_calls=calls), tool("c0", "one")]),
+        slot("talk", [user("go on"), tool("c1", "two"), question(1)]),
+        trimming=Stepped(),
+        profile=profile,
+    )
+    results = [message.tool_call_id for message in window.messages if message.role == "tool"]
+    assert Counter(results) == {"c0": 1, "c1": 1}
+    assert sum(row.messages_asked for row in window.report.slots) == 6

@@ -211,18 +211,18 @@ def _read(
 def _protect(parts: Sequence[SlotPlan]) -> None:
     """Mark the units that nothing may drop."""
     is_calm = all(part.slot.priority == 0 or is_blank(part.reading) for part in parts)
-    required = {part.slot.index for part in parts if part.slot.required}
+    has_required = any(part.slot.required for part in parts)
     for part in parts:
         slot, reading = part.slot, part.reading
         protects_system = is_calm and not slot.is_joined
         part.stands = slot.required
-        if not (slot.required or protects_system or (required and reading.is_scattered)):
+        if not (slot.required or protects_system or (has_required and reading.is_scattered)):
             continue
         for unit in reading.units:
             unit.is_protected = (
                 slot.required
                 or (protects_system and unit.is_system)
-                or (bool(unit.elsewhere) and any(n in required for n, _ in unit.elsewhere))
+                or any(other.required for other, _ in unit.elsewhere)
             )
         part.stands = all(unit.is_protected for unit in reading.units)
 
@@ -252,7 +252,7 @@ def _close(draft: Draft) -> int:
     after: dict[int, tuple[Levels, Levels]] = {}
     for part in draft.parts:
         conversation, view = part.conversation, part.view
-        part.elsewhere = tuple(elsewhere.get(part.slot.index, ()))
+        part.elsewhere = tuple(elsewhere.get(id(part.slot), ()))
         if conversation is not None:
             lasting, in_turn = after.get(
                 id(conversation), (conversation.lasting, conversation.in_turn)
@@ -268,8 +268,8 @@ def _close(draft: Draft) -> int:
 def _results_elsewhere(
     parts: Sequence[SlotPlan],
 ) -> dict[int, list[tuple[int, Message | None]]]:
-    """Return the results that stand in other slots than their calls: by slot, with their places;
-    None for a result that was dropped with its call."""
+    """Return the results that stand in other slots than their calls: by the id of the slot, with
+    their places; None for a result that was dropped with its call."""
     results: dict[int, list[tuple[int, Message | None]]] = {}
     for part in parts:
         if not part.reading.is_scattered:
@@ -279,7 +279,7 @@ def _results_elsewhere(
             form = forms.get(id(unit)) if unit.elsewhere else None
             for number, (slot, index) in enumerate(unit.elsewhere, len(unit.indices)):
                 message = None if form is None else form.messages[number]
-                results.setdefault(slot, []).append((index, message))
+                results.setdefault(id(slot), []).append((index, message))
     return results
 
 

@@ -103,7 +103,7 @@ def _join(
 
 def _interleave(members: Sequence[SlotPlan]) -> list[tuple[Message, Slot]]:
     """Merge by `at`, keeping the order inside each slot and tool groups in one piece."""
-    slots = {member.slot.index: member.slot for member in members}
+    slots = {id(member.slot) for member in members}
     placed: list[tuple[float, int, Message, Slot]] = []
     for place, member in enumerate(members):
         latest, end, fixed = -math.inf, -1, -math.inf
@@ -123,7 +123,7 @@ def _interleave(members: Sequence[SlotPlan]) -> list[tuple[Message, Slot]]:
     return [(message, slot) for _, _, message, slot in placed]
 
 
-def _in_slot(member: SlotPlan, slots: dict[int, Slot]) -> Iterator[tuple[int, Message, int, Slot]]:
+def _in_slot(member: SlotPlan, slots: set[int]) -> Iterator[tuple[int, Message, int, Slot]]:
     """Yield (index, message, last index of its unit, its slot). Results of a call of this slot that
     stand in other slots of the group come right behind the call."""
     for form in member.view.forms:
@@ -133,5 +133,5 @@ def _in_slot(member: SlotPlan, slots: dict[int, Slot]) -> Iterator[tuple[int, Me
             yield index, message, last, member.slot
         behind = zip(unit.elsewhere, form.messages[len(unit.indices) :], strict=True)
         for (slot, _), message in behind:
-            if slot in slots:
-                yield last, message, last, slots[slot]
+            if id(slot) in slots:
+                yield last, message, last, slot

@@ -45,7 +45,7 @@ class Unit:
     is_system: bool = False
     missing: tuple[str, ...] = ()
     is_group: bool = False
-    elsewhere: tuple[tuple[int, int], ...] = ()
+    elsewhere: tuple[tuple[Slot, int], ...] = ()
     is_protected: bool = False
     added: int = 0
     turn: int = 0
@@ -379,7 +379,7 @@ def _add_result(unit: Unit, slot: Slot, index: int, message: Message, tokens: in
     """Put a result that stands in another slot into the unit of its call."""
     unit.missing = tuple([call_id for call_id in unit.missing if call_id != message.tool_call_id])
     unit.is_group = True
-    unit.elsewhere += ((slot.index, index),)
+    unit.elsewhere += ((slot, index),)
     unit.messages += (message,)
     unit.tokens += tokens
 
