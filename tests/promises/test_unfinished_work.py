@@ -6,11 +6,14 @@ import asyncio
 import logging
 from typing import Any
 
-from muntin import App, Session, user
+import pytest
+
+from muntin import App, Session, ToolCall, generator, user
 from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import Draft
-from tests.products import PRICED
+from muntin.timeline.store import open_store
+from tests.products import NAMES, PRICED
 from tests.runtime.conftest import run, statuses
 
 
@@ -63,6 +66,61 @@ def test_resume_is_not_stopped_by_a_wake_that_fails(tmp_path):
         await app.close()
 
     run(work())
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("side_by_side", [False, True])
+def test_after_a_restart_each_run_inside_has_the_answer_to_its_own_question(
+    tmp_path, name, side_by_side
+):
+    url = f"sqlite:///{tmp_path / 'm.db'}"
+    places = ["France", "Peru", "Chad"]
+    answered: list[str] = []
+
+    async def work(hangs: str | None) -> None:
+        hanging = asyncio.Event()
+
+        async def reply(window: Any) -> Any:
+            if window.messages[0].text == "You answer.":
+                question = window.messages[-1].text
+                if question == hangs:
+                    hanging.set()
+                    await asyncio.sleep(60)
+                return f"answer to {question}"
+            done = sum(message.role == "tool" for message in window.messages)
+            if side_by_side or done == len(places):
+                return "done"
+            return ToolCall("c", "look", f'{{"place": "{places[done]}"}}')  # one id for all
+
+        sub = generator(prompt="You answer.", user=lambda question: question)
+        app = App(url, model=ScriptedModel(reply, name=name))
+
+        @app.entity("e")
+        async def handler(ctx: Ctx, wake: Any) -> None:
+            async def look(place: str) -> str:
+                """Look up."""
+                answered.append((await ctx.run(sub, place)).text)
+                return answered[-1]
+
+            if side_by_side:
+                answered[:] = await asyncio.gather(*map(look, reversed(places)))
+            ctx.use_agent(tools=[look])
+            await ctx.agent.run()
+
+        app._wakes.engine.start()
+        await hanging.wait() if hangs else await app.resume()
+        await app.close(timeout=0.01)
+
+    leave(url, "e/1")
+    run(work("Peru"))
+    run(work(None))
+    assert sorted(answered) == sorted(f"answer to {place}" for place in places)
+    if side_by_side:
+        assert answered == [f"answer to {place}" for place in reversed(places)]
+    with open_store(url) as store:
+        results = [item for item in store.read("e/1") if item.kind == "tool_result"]
+        texts = [item.message.text for item in results if item.message]
+    assert texts == ([] if side_by_side else [f"answer to {place}" for place in places])
 
 
 def test_the_sweep_says_what_it_found(tmp_path, caplog):

@@ -100,8 +100,8 @@ class Run(ABC):
     async def record_failure(self, error: Exception) -> None:  # noqa: B027 - may keep nothing
         """Keep the error that ends the run."""
 
-    def inside(self) -> AbstractContextManager[None]:
-        """Run users' functions in the block."""
+    def inside(self, call: ToolCall | None = None) -> AbstractContextManager[None]:
+        """Run users' functions in the block: the tool of a call, or others."""
         return nullcontext()
 
     async def events(self, *, streaming: bool) -> AsyncGenerator[Event, None]:
@@ -220,7 +220,7 @@ class Run(ABC):
             text = f"Error: there is no tool {call.name!r}; the tools are: {names}."
         else:
             async with self._gate:
-                with self.inside():
+                with self.inside(call):
                     text = await call_tool(function, call, self._counter)
         result = tool(call.id, text)
         # Here, not where events are yielded: a slow reader of events must not delay recording.
@@ -234,6 +234,11 @@ class Run(ABC):
                 return await self.record(message)
 
         return await to_the_end(write())
+
+    @property
+    def answer(self) -> Message | None:
+        """The last answer, whose calls are run."""
+        return self._messages[_last_answer(self._messages)] if self._messages else None
 
     def forget(self, position: int) -> None:
         """Drop the messages before a position of the timeline: no window shows them again."""

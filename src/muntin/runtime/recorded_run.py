@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from inspect import isawaitable
@@ -13,11 +13,13 @@ from muntin.agent.loop import Run
 from muntin.agent.tools import Tools
 from muntin.composer import Composer
 from muntin.core.message import Message, at_position
+from muntin.core.parts import ToolCall
 from muntin.core.planning.slots import Slots
 from muntin.core.usage import Usage
 from muntin.core.window import Window
 from muntin.errors import MuntinError
 from muntin.providers.model import Event, Model
+from muntin.runtime.places import serving
 from muntin.runtime.recall import Recalling
 from muntin.runtime.store_thread import provider_busy
 from muntin.runtime.turn import ActiveTurn
@@ -36,11 +38,12 @@ DeclareStep: TypeAlias = Callable[
 class RecordedRun(Run):
     """An agent at work in a turn: `begin` records that it begins, `ask` runs it.
 
-    A run that an earlier attempt at the turn began goes on where it stopped. `line` names a
-    sequence of windows: each window is compared with the one before it in its line. With `ends`,
-    the answer that calls no tool completes the turn. `projection` is how items are shown,
-    `completed` says that the history has completed turns only: summaries follow both. With
-    `reads_entries`, `entries` are the live context entries when the run or a result was written.
+    A run that an earlier attempt at the turn began goes on where it stopped: it is found by its
+    label, and its `place` if it has one. `line` names a sequence of windows: each window is
+    compared with the one before it in its line. With `ends`, the answer that calls no tool
+    completes the turn. `projection` is how items are shown, `completed` says that the history has
+    completed turns only: summaries follow both. With `reads_entries`, `entries` are the live
+    context entries when the run or a result was written.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class RecordedRun(Run):
         max_steps: int,
         visibility: Visibility = VISIBLE,
         label: Mapping[str, Any] | None = None,
+        place: str | None = None,
         line: str = "window",
         ends: bool = False,
         projection: Projection | None = None,
@@ -74,6 +78,7 @@ class RecordedRun(Run):
         self._reads_entries = reads_entries
         self.entries: Sequence[ContextEntry] = ()
         self._label = dict(label or {})
+        self._place = place
         # The position of the item of the run, 0 until the run has begun.
         self._position = 0
         # The newest window until its answer comes, and its step.
@@ -93,16 +98,23 @@ class RecordedRun(Run):
         """Return the messages that an earlier attempt recorded of this run."""
         for known in self._turn.begun:
             item, children = known
-            if item.payload == self._label:
+            if item.payload == self._label and item.meta.get("place") == self._place:
                 self._turn.begun.remove(known)
                 self._position = item.position
                 session = self._turn.session.id
                 return project([item, *children], session=session) if children else []
         return []
 
-    def inside(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def inside(self, call: ToolCall | None = None) -> Iterator[None]:
         """Run users' functions in the block: waiting there for this turn to end is refused."""
-        return self._turn.app.queue.inside(self._turn)
+        turn, answer = self._turn, self.answer
+        with turn.app.queue.inside(turn):
+            if call is None or answer is None or answer.item is None:
+                yield
+                return
+            with serving(turn.session.id, turn.number, answer.item[1], call.id):
+                yield
 
     async def begin(self, read: Callable[[], T]) -> T:
         """Record that the run begins, behind the staged drafts; return what `read` reads in the
@@ -110,7 +122,8 @@ class RecordedRun(Run):
         turn = self._turn
         drafts = []
         if not self._position:
-            draft = Draft("run", payload=self._label, visibility=self._visibility)
+            meta = {} if self._place is None else {"place": self._place}
+            draft = Draft("run", payload=self._label, visibility=self._visibility, meta=meta)
             drafts = [replace(draft, turn=turn.number)]
 
         def then() -> T:

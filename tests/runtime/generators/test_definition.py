@@ -22,6 +22,7 @@ from muntin import (
 )
 from muntin.errors import InvalidType
 from muntin.providers.model import Finished, TextDelta
+from muntin.runtime.places import place_of
 from muntin.runtime.turn import ActiveTurn
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import Draft, draft_of
@@ -109,7 +110,9 @@ def test_a_run_that_was_interrupted_goes_on_and_is_shown_once():
     async def again():
         app = memory()
         turn = await ActiveTurn(app, app.session("s")).start(user("go"))
-        (begun,) = turn.append(Draft("run", payload={"generator": chat.name}))
+        place = place_of("s", 1, chat.name, ["", None, []])
+        label = {"generator": chat.name}
+        (begun,) = turn.append(Draft("run", payload=label, meta={"place": place}))
         for message in (assistant(tool_calls=[call("lookup", key="a")]), tool("c1", "found a")):
             turn.append(draft_of(message, run=begun.position))
         resumed = ActiveTurn(app, turn.session, 1, owner=turn.owner, attempt=turn.attempt)

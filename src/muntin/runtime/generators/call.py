@@ -32,6 +32,7 @@ from muntin.runtime.generators.capabilities import Capability, load
 from muntin.runtime.generators.context import LooseMessage, ResolvedContext, fields, resolve
 from muntin.runtime.generators.history import PastTurn, past_turns
 from muntin.runtime.generators.user import turn_input, turn_inputs, user_messages
+from muntin.runtime.places import place_of
 from muntin.runtime.recall import Recalling
 from muntin.runtime.recorded_run import RecordedRun
 from muntin.runtime.recovery import offering
@@ -43,6 +44,8 @@ from muntin.timeline.items import Visibility, draft_of
 if TYPE_CHECKING:
     from muntin.runtime.generators.definition import Generator
 
+# The name of a generator that was given none.
+UNNAMED = "generator"
 # The fields of a prompt file's front matter that are settings.
 _SETTINGS = ("max_tokens", "temperature")
 # The turns of a history are one conversation: no turn stays when a later turn is gone.
@@ -158,6 +161,9 @@ class Call:
             unseen = Visibility(client=False, history=made.visibility.history)
             await turn.record(draft_of(repair[-1], visibility=unseen, meta={"repair": made.name}))
             self.repaired = (*self.run, *repair)
+        # Without a name of its own a generator is known by its prompt.
+        prompt = made.prompt if made.name == UNNAMED and isinstance(made.prompt, str) else None
+        asked = [prompt, self.ctx.input, [message.text for message in repair]]
         run = RecordedRun(
             turn,
             self.composer,
@@ -167,6 +173,7 @@ class Call:
             max_steps=made.options.max_steps,
             visibility=made.visibility,
             label={"generator": made.name},
+            place=place_of(turn.session.id, turn.number, made.name, asked),
             line=f"generator:{made.name}",
             ends=self.ends and made.output is None,
             projection=self.ctx.projections,

@@ -33,7 +33,7 @@ from muntin.prompts.definition import prompt as make_prompt
 from muntin.prompts.files import PromptFile
 from muntin.providers.model import Event, Model, Reply
 from muntin.runtime.app import App
-from muntin.runtime.generators.call import Call, gather_tools
+from muntin.runtime.generators.call import UNNAMED, Call, gather_tools
 from muntin.runtime.generators.capabilities import Use, as_uses, check_names, known
 from muntin.runtime.generators.context import CONTEXTS, ContextSpec, ResolvedContext, read
 from muntin.runtime.generators.history import as_history
@@ -217,7 +217,7 @@ def generator(
     """
     front = prompt.config if isinstance(prompt, PromptFile) else {}
     check_optional_text(name, "generator: name")
-    called = name or front.get("name") or "generator"
+    called = name or front.get("name") or UNNAMED
     what = f"generator {called!r}"
     model = front.get("model") if model is None else model
     if not isinstance(model, str | None) and not callable(getattr(model, "complete", None)):
