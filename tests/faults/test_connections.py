@@ -14,7 +14,7 @@ from muntin.errors import StoreError
 from muntin.providers.model import TextDelta
 from muntin.runtime.ctx import Ctx, Wake
 from muntin.testing import ScriptedModel
-from muntin.timeline.store import open_store
+from muntin.timeline.store import Store, as_store, open_store
 from tests.faults.conftest import times
 from tests.faults.proxy import Proxy, When, proxy_of
 from tests.reliability.server import Server
@@ -28,7 +28,7 @@ def proxy(server: Server) -> Iterator[Proxy]:
         yield running
 
 
-def app_on(url: str) -> App:
+def app_on(url: Store | str) -> App:
     app = App(url, model=ScriptedModel(lambda window: "Yes."))
 
     @app.entity("e")
@@ -74,9 +74,9 @@ INTERFACES: dict[str, tuple[str, Callable[[App, str], Awaitable[str]]]] = {
 }
 
 
-def check(url: str, session: str, asked: list[str]) -> None:
+def check(url: Store | str, session: str, asked: list[str]) -> None:
     """Check that each question is there once, in order, and each turn has one answer."""
-    with open_store(url) as store:
+    with as_store(url) as store:
         items = store.read(session)
         assert [item.position for item in items] == list(range(1, len(items) + 1))
         said = [item.message.text for item in items if item.role == "user" and item.message]

@@ -19,6 +19,7 @@ from muntin.runtime.ctx import Ctx, Wake
 from muntin.runtime.store_thread import store_away
 from muntin.testing import ScriptedModel
 from muntin.timeline.store import Store, open_store
+from muntin.timeline.store.sql import database
 from tests.faults.checks import check_entity, settled
 from tests.faults.conftest import times
 from tests.reliability.server import Server
@@ -202,7 +203,7 @@ async def locked(path: Path) -> AsyncIterator[None]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muntin.timeline.store.sql.database.BUSY_SECONDS", 0.05)
+    monkeypatch.setitem(database.SECONDS, "sqlite", 0.05)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import sqlite3
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -128,21 +126,7 @@ def hanging(
     if kind == "sqlite":
         return f"sqlite:///{tmp_path}/gate.db", lambda: locked(tmp_path / "gate.db")
     server = request.getfixturevalue("own_server")
-
-    @contextmanager
-    def stopped() -> Iterator[None]:
-        main = int((server.home / "data" / "postmaster.pid").read_text().split()[0])
-        found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(main)], capture_output=True)
-        pids = [main, *map(int, found.stdout.split())]
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            for pid in pids:
-                os.kill(pid, signal.SIGCONT)
-
-    return str(server.url(server.new_database())), stopped
+    return str(server.url(server.new_database())), server.hanging
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])

@@ -4,6 +4,7 @@ import fcntl
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import warnings
@@ -77,6 +78,21 @@ class Server:
     def stop(self, mode: str = "fast") -> None:
         """Stop: `fast` in good order, `immediate` as if it had crashed."""
         self._run("pg_ctl", "-w", "-m", mode, "-D", str(self._data), "stop")
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Stop all its processes where they are: connections stay open, and nothing answers."""
+        main = int((self._data / "postmaster.pid").read_text().split()[0])
+        found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(main)], capture_output=True)
+        pids = [main, *map(int, found.stdout.split())]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
 
     def new_database(self) -> str:
         """Return the name of an empty database: one that was taken back, else a new one."""

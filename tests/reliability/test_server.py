@@ -15,7 +15,6 @@ from muntin.timeline.items import Draft, draft_of
 from muntin.timeline.session import Session
 from muntin.timeline.store import open_store
 from muntin.timeline.store.sql import Store
-from muntin.timeline.store.sql import database as module
 from tests.reliability.server import GUARDED, PASSWORD, SUPERUSER, Server
 
 SECRET = "wr0ng-s3cret"
@@ -190,9 +189,8 @@ def test_tables_of_a_newer_version_are_refused(server, database, address):
         open_store(address)
 
 
-def test_a_session_locked_for_too_long_is_an_error_and_others_work_meanwhile(address, monkeypatch):
-    monkeypatch.setattr(module, "BUSY_SECONDS", 0.2)
-    with Store(address) as store, psycopg.connect(address) as other:
+def test_a_session_locked_for_too_long_is_an_error_and_others_work_meanwhile(address):
+    with Store(address, timeout=0.2) as store, psycopg.connect(address) as other:
         store.append("s", [asks("before")])
         other.execute("SELECT * FROM muntin_sessions FOR UPDATE")
         with pytest.raises(StoreError, match="lock timeout: another process held it"):

@@ -7,6 +7,7 @@ import typer
 from muntin.cli.options import AsJson, Port, store_option
 from muntin.cli.terminal import failing, note, print_json
 from muntin.errors import InvalidInput
+from muntin.fitting.recorder import RECORD_SECONDS
 from muntin.gateway.server import INSPECTOR, PORT, Gateway, check_installed, listen, serve
 from muntin.inspector.server import address_of, make_app, new_token
 from muntin.timeline.store import DEFAULT_URL, open_store
@@ -66,7 +67,10 @@ def gateway(
         raise InvalidInput("--host must name an address")
     if token is not None and not token.strip():
         raise InvalidInput("--token must not be empty")
-    with open_store(store) as opened, listen(host, port, token) as listening:
+    with (
+        open_store(store, timeout=RECORD_SECONDS) as opened,
+        listen(host, port, token) as listening,
+    ):
         login = new_token()
         page = make_app(opened, token=login, port=listening.getsockname()[1], base=f"{INSPECTOR}/")
         server = Gateway(

@@ -40,6 +40,8 @@ _RECORDED = 64
 _TRIES, _PAUSES = 100, (0.001, 0.1)
 # In the meta of an answer: the step of the turn that it answers.
 STEP = "step"
+# How many seconds a write of a recorder waits for other writers, or for a server.
+RECORD_SECONDS = 5.0
 # How many writes and how many reads may wait for the store.
 _WRITES, _READS = 256, 64
 # The text of a note `recorder_past` whose request has no answer yet is this and its owner.
@@ -75,7 +77,7 @@ class Recorder:
         report_bytes: int | None = BYTES,
         report_age: timedelta | None = AGE,
     ) -> None:
-        self.store = as_store(store)
+        self.store = as_store(store, RECORD_SECONDS)
         self._bounds = Bounds(check_count(keep, "keep"), report_bytes, report_age)
         # Callers that must not wait for the store have it written to and read from here.
         self.writes, self.reads = WorkQueue(_WRITES), WorkQueue(_READS)

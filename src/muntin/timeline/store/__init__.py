@@ -15,12 +15,19 @@ DEFAULT_URL = "sqlite:///muntin.db"
 _FILE = re.compile(r"^[^:?]+\.(db|sqlite3?)$")
 
 
-def open_store(url: str = DEFAULT_URL, *, create: bool = True, lazy: bool = False) -> Store:
+def open_store(
+    url: str = DEFAULT_URL,
+    *,
+    create: bool = True,
+    lazy: bool = False,
+    timeout: float | None = None,
+) -> Store:
     """Open the store at an address.
 
     `sqlite:///file.db` is a file that appears when it is first used, `postgresql://…` a server,
     `memory:` lives as long as the object. Without `create` a missing store is an error. With `lazy`
-    nothing is opened before the first use.
+    nothing is opened before the first use. A use of the store waits `timeout` seconds for a server
+    that does not answer (10), or for other writers of a file (60); then it is an error.
     """
     if not isinstance(url, str):
         raise InvalidType(f"a store is opened by its address, a str, not {shown(url)}")
@@ -30,13 +37,15 @@ def open_store(url: str = DEFAULT_URL, *, create: bool = True, lazy: bool = Fals
             f"unknown store {shown(scheme)}; use {_file(url)!r}, "
             "'postgresql://user@host/name' or 'memory:'"
         )
-    return Store(url, create=create, lazy=lazy)
+    if timeout is not None and not timeout > 0:
+        raise InvalidInput(f"timeout must be more than 0 seconds, not {shown(timeout)}")
+    return Store(url, create=create, lazy=lazy, timeout=timeout)
 
 
-def as_store(store: Store | str) -> Store:
+def as_store(store: Store | str, timeout: float | None = None) -> Store:
     """Return a store as it is, or the one at an address, which is opened when it is first used."""
     if isinstance(store, str):
-        return open_store(store, lazy=True)
+        return open_store(store, lazy=True, timeout=timeout)
     if not hasattr(store, "sessions"):
         raise InvalidType(
             f"store must be a store or its address, not {shown(store)}; "

@@ -34,14 +34,20 @@ from muntin.timeline.store.sql.trouble import (
     is_away,
     is_busy,
     is_drop,
+    is_silent,
     no_such_table,
     passes,
 )
 
 T = TypeVar("T")
 
-# How long to wait for other writers, and how often to start again after a clash.
-BUSY_SECONDS = 60.0
+# How many seconds a use of a store waits for other writers of a file, or for a server.
+SECONDS: dict[str, float] = {"sqlite": 60.0, "postgresql": 10.0}
+# A server says itself what takes too long; so much later it is taken for one that is gone.
+_GRACE = 0.5
+# How long work that may take as long as it wants waits for locks.
+_LOCK_MILLISECONDS = 60_000
+# How long a checkpoint waits, and how often to start again after a clash.
 _SHORT_WAIT = 0.1
 RETRIES = 20
 # For how long one transaction is tried again while connections are dropped.
@@ -50,6 +56,15 @@ DROP_SECONDS = 10.0
 KEPT = 5
 # The key of the lock that is held while tables are made; the same number in all processes.
 _MIGRATION_LOCK = 0x6D756E74
+
+# A connection whose other end is gone is noticed, also where nobody says so: in seconds, how many,
+# and in milliseconds. https://www.postgresql.org/docs/current/libpq-connect.html
+_ALIVE = {
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "2",
+    "tcp_user_timeout": "10000",
+}
 
 # Only this module begins transactions, and any thread may use an idle connection.
 _OPTIONS: Mapping[str, Mapping[str, Any]] = {
@@ -67,8 +82,10 @@ UNIQUE_VIOLATION = "23505"
 class Connections:
     """The connections to one file or server; any thread uses an idle one again."""
 
-    def __init__(self, address: Address, *, create: bool) -> None:
+    def __init__(self, address: Address, *, create: bool, timeout: float | None = None) -> None:
         self.address = address
+        # How many seconds a use may wait.
+        self.timeout = SECONDS[address.kind] if timeout is None else timeout
         # Whether a file, or its tables, may be made.
         self.create = create or address.in_memory
         self.driver = _driver(address)
@@ -80,6 +97,15 @@ class Connections:
         self._memory: Any = None
         self._inherited: list[Any] = []
 
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The arguments of the driver's `connect`."""
+        if self.address.kind == "sqlite":
+            return self.address.options
+        # Two seconds are the least that the driver takes.
+        connecting = {"connect_timeout": max(2, math.ceil(self.timeout))}
+        return {**_ALIVE, **connecting, **self.address.options}
+
     def close(self) -> None:
         """Close all connections; new ones are opened when they are needed."""
         with suppress(IndexError):
@@ -90,15 +116,20 @@ class Connections:
             self._memory = None
 
     @contextmanager
-    def cursor(self, first: str | None, values: Mapping[str, Any]) -> Iterator[Any]:
-        """Run a first statement, if given, and keep the connection for later when all is done."""
+    def cursor(
+        self, first: str | None, values: Mapping[str, Any], *, has_limit: bool = True
+    ) -> Iterator[Any]:
+        """Run a first statement, if given, and keep the connection for later when all is done.
+
+        Work on a server that may take as long as it wants has a connection of its own.
+        """
         if os.getpid() != self._pid:  # a fork must not use its parent's connections
             # Kept, because a connection without a reference is closed.
             self._inherited += self._idle
             self._pid, self._idle = os.getpid(), deque()
         connection = None
         try:
-            connection, cursor = self._start(first, values)
+            connection, cursor = self._start(first, values, has_limit)
             yield cursor
         except BaseException as error:
             if connection is not None:
@@ -106,11 +137,17 @@ class Connections:
             if isinstance(error, self.driver.Error):
                 told = self.translate(error)
                 was_dropped = connection is not None and self._is_dead(connection)
-                raise (_Dropped(told) if was_dropped or is_drop(error) else told) from error
+                is_again = (was_dropped or is_drop(error)) and not is_silent(error)
+                raise (_Dropped(told) if is_again else told) from error
             raise
-        self._keep(connection)
+        if has_limit:
+            self._keep(connection)
+        else:
+            connection.close()
 
-    def _start(self, first: str | None, values: Mapping[str, Any]) -> tuple[Any, Any]:
+    def _start(
+        self, first: str | None, values: Mapping[str, Any], has_limit: bool
+    ) -> tuple[Any, Any]:
         """Run a first statement on an idle connection, or on a new one.
 
         Only this statement may have to wait for another process.
@@ -118,7 +155,9 @@ class Connections:
         began = time.monotonic()
         while True:
             connection, new = self._memory, False
-            if connection is None:
+            if not has_limit:
+                connection, new = self._connect(has_limit), True
+            elif connection is None:
                 try:
                     connection = self._idle.pop()
                 except IndexError:
@@ -130,11 +169,11 @@ class Connections:
             except BaseException as error:
                 self._give_up(connection)
                 waited = time.monotonic() - began
-                if is_busy(error) and waited < BUSY_SECONDS:
+                if is_busy(error) and waited < self.timeout:
                     waiting.wait_to_look(waited)
                     continue
                 # A connection that died while idle is replaced: nothing was done on it yet.
-                if new or not self._is_dead(connection):
+                if new or is_silent(error) or not self._is_dead(connection):
                     raise
                 if not isinstance(error, self.driver.Error):
                     raise
@@ -177,8 +216,15 @@ class Connections:
         told.passing, told.away, told.in_doubt = passes(error), is_away(error), in_doubt
         return told
 
-    def _connect(self) -> Any:
-        connection = self.driver.connect(**self.address.options, **_OPTIONS[self.address.kind])
+    def _connect(self, has_limit: bool = True) -> Any:
+        options = {**self.options, **_OPTIONS[self.address.kind]}
+        if self.address.kind == "sqlite":
+            connection = self.driver.connect(**options)
+        else:
+            from muntin.timeline.store.sql.patience import PatientConnection
+
+            connection = PatientConnection.connect(**options)
+            connection.seconds = self.timeout + _GRACE if has_limit else math.inf
         try:
             self._set_up(connection)
         except BaseException:
@@ -190,17 +236,20 @@ class Connections:
         return connection
 
     def _set_up(self, connection: Any) -> None:
-        wait = int(BUSY_SECONDS * 1000)
         if self.address.kind == "sqlite":
             connection.execute("PRAGMA busy_timeout = 0")  # waiting is done here
             if self.create:  # an existing store is in this mode already
-                _switch_to_wal(connection)
+                _switch_to_wal(connection, self.timeout)
             connection.execute("PRAGMA synchronous = FULL")
             # Deleted data is overwritten.
             connection.execute("PRAGMA secure_delete = ON")
             connection.create_function("muntin_now", 0, self._now)
         else:
-            connection.execute(f"SET lock_timeout TO {wait}")
+            # Who waits for a lock hears of it before the statement has taken too long.
+            has_limit = math.isfinite(connection.seconds)
+            statement = math.ceil(self.timeout * 1000) if has_limit else 0
+            lock = math.ceil(0.9 * statement) or _LOCK_MILLISECONDS
+            connection.execute(f"SET lock_timeout TO {lock}; SET statement_timeout TO {statement}")
             (synchronous,) = connection.execute("SHOW synchronous_commit").fetchone()
             if synchronous == "off":  # an append must be on disk when it returns
                 connection.execute("SET synchronous_commit TO on")
@@ -212,12 +261,14 @@ class Connections:
 class Database:
     """One SQLite file or PostgreSQL database, its tables up to date."""
 
-    def __init__(self, url: str, *, create: bool = True, lazy: bool = False) -> None:
+    def __init__(
+        self, url: str, *, create: bool = True, lazy: bool = False, timeout: float | None = None
+    ) -> None:
         address = read_address(url)
         self.name, self.kind = address.shown, address.kind
         # Whether it never waits for a disk or a server, so that an event loop may use it.
         self.in_memory = address.in_memory
-        self.connections = Connections(address, create=create)
+        self.connections = Connections(address, create=create, timeout=timeout)
         self._spell = for_sqlite if self.kind == "sqlite" else for_psycopg
         # Whether the tables have this code's version, and the thread that prepares them.
         self._ready = False
@@ -233,7 +284,7 @@ class Database:
     @property
     def options(self) -> Mapping[str, Any]:
         """The arguments of the driver's `connect`."""
-        return self.connections.address.options
+        return self.connections.options
 
     def close(self) -> None:
         """Close all connections; new ones are opened when they are needed."""
@@ -257,14 +308,14 @@ class Database:
             return self._until_done(partial(self._write, work), self._queue)
         if self.connections.driver.Pipeline.is_supported():  # libpq 14 and newer
             return self._until_done(partial(self._send, work))
-        return self.run_script(work)
+        return self._until_done(partial(self._write, work))
 
     def run_script(self, work: Callable[[Transaction], T]) -> T:
         """Do work that may run several statements at once, in one transaction; PostgreSQL accepts
-        them only where each waits for its answer."""
+        them only where each waits for its answer. It may take as long as it wants."""
         if self.kind == "sqlite":
             return self.transact(work)
-        return self._until_done(partial(self._write, work))
+        return self._until_done(partial(self._write, work, has_limit=False))
 
     def _send(self, work: Callable[[Transaction], T]) -> T:
         """Do the work in one transaction whose statements are answered together."""
@@ -281,8 +332,9 @@ class Database:
                 connection.execute("COMMIT")
             return done
 
-    def _write(self, work: Callable[[Transaction], T]) -> T:
-        with self.connections.cursor(_BEGIN[self.kind], {}) as cursor:
+    def _write(self, work: Callable[[Transaction], T], *, has_limit: bool = True) -> T:
+        begin = _BEGIN[self.kind]
+        with self.connections.cursor(begin, {}, has_limit=has_limit) as cursor:
             done = work(Transaction(cursor.connection, self._spell))
             with self._committing(cursor.connection):
                 cursor.execute("COMMIT")
@@ -311,7 +363,7 @@ class Database:
         """Write all tables again, without the room of deleted data; others wait meanwhile."""
         if self.kind == "sqlite":
             self._alone("VACUUM")
-            if not self.in_memory and not self._empty_log(BUSY_SECONDS):
+            if not self.in_memory and not self._empty_log(self.connections.timeout):
                 raise StoreError(f"{self.name}: others read for too long; run it again")
             return
         for table in tables:
@@ -329,7 +381,8 @@ class Database:
         """Run a statement outside of any transaction."""
 
         def work() -> None:
-            with self.connections.cursor(statement, {}) as cursor:
+            has_limit = self.kind == "sqlite"
+            with self.connections.cursor(statement, {}, has_limit=has_limit) as cursor:
                 if cursor.description is not None:
                     cursor.fetchall()
 
@@ -404,7 +457,7 @@ class Database:
             try:
                 if self.kind == "postgresql":
                     return attempt()
-                return waiting.admitted(attempt, queue, BUSY_SECONDS)
+                return waiting.admitted(attempt, queue, self.connections.timeout)
             except waiting.TooLong:
                 too_long = StoreError(f"{self.name}: {BUSY}")
                 too_long.passing = True
@@ -487,9 +540,9 @@ def _driver(address: Address) -> ModuleType:
     return psycopg
 
 
-def _switch_to_wal(connection: Any) -> None:
+def _switch_to_wal(connection: Any, seconds: float) -> None:
     """Switch to write-ahead logging; SQLite does not always wait for the needed lock."""
-    deadline = time.monotonic() + BUSY_SECONDS
+    deadline = time.monotonic() + seconds
     for attempt in count():
         try:
             connection.execute("PRAGMA journal_mode = WAL")

@@ -46,8 +46,10 @@ class Store(Leases, Timers):
 
     version = len(MIGRATIONS)  # of its tables
 
-    def __init__(self, url: str, *, create: bool = True, lazy: bool = False) -> None:
-        super().__init__(Database(url, create=create, lazy=lazy))
+    def __init__(
+        self, url: str, *, create: bool = True, lazy: bool = False, timeout: float | None = None
+    ) -> None:
+        super().__init__(Database(url, create=create, lazy=lazy, timeout=timeout))
 
     def append(
         self,

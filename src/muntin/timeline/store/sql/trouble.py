@@ -39,7 +39,7 @@ _POSTGRES_ADVICE = {
     "53100": _FULL,
     "53300": "the server takes no more connections; close some, or raise its limit",
     "55P03": BUSY,
-    "57014": "the server gave up on it; look at its statement_timeout",
+    "57014": "it took longer than a use of the store may take; look at what holds the server up",
 }
 
 
@@ -68,6 +68,11 @@ def is_drop(error: BaseException) -> bool:
     """Say whether the server or the network ended the connection, even while it was being made."""
     state = getattr(error, "sqlstate", None)
     return state == "57P01" or (is_away(error) and any(text in str(error) for text in _DROPS))
+
+
+def is_silent(error: BaseException) -> bool:
+    """Say whether a server was reached and did not answer: waiting for it again takes as long."""
+    return type(error).__name__ == "NoAnswer"
 
 
 # Errors that do not pass: the file is damaged, or Muntin has a bug.
