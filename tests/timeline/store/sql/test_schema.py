@@ -3,7 +3,9 @@
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
+from threading import Event, Thread
 
 import psycopg
 import pytest
@@ -134,6 +136,59 @@ def test_a_newer_store_is_refused_with_its_name_and_left_as_it_is(store_url, mon
         assert [m.text for m in Session("s", store=store).messages()] == ["kept"]
 
 
+WRITES = {
+    "append": lambda store: Session("s", store=store).append(user("refused")),
+    "put": lambda store: store.put("s", SideWrites(notes={("frontier", "x"): "refused"})),
+    "hide": lambda store: store.hide("s", 1),
+    "rename": lambda store: store.rename({"s": "refused"}),
+    "delete": lambda store: store.delete("s"),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_process_whose_tables_a_newer_version_changes_writes_no_more(
+    store_url, monkeypatch, write
+):
+    with closing(open_store(store_url)) as store:
+        Session("s", store=store).append(user("kept"))
+        with monkeypatch.context() as newer:
+            migrations(newer, add_table, add_column)
+            with closing(open_store(store_url)) as new_store:
+                Session("s", store=new_store).append(user("new"))
+        for _ in range(2):
+            with pytest.raises(StoreError, match="restart it with that version") as refused:
+                WRITES[write](store)
+            assert str(refused.value) == (
+                f"{store.name}: another version of Muntin has changed the tables under this "
+                f"process (version '{version(2)}', this one knows {version(0)}); restart it with "
+                "that version. Nothing of this was written"
+            )
+            assert not refused.value.passing
+        assert [m.text for m in Session("s", store=store).messages()] == ["kept", "new"]
+
+
+def test_a_writer_in_flight_is_waited_for_before_the_tables_are_changed(store_url, monkeypatch):
+    """The migration comes between a look at the version and the write."""
+    inside, done = Event(), []
+
+    def slow(tx):
+        rows = tx.all("SELECT count(*) FROM muntin_sessions")
+        inside.set()
+        time.sleep(0.5)
+        done.append("write")
+        return rows
+
+    with closing(open_store(store_url)) as store, monkeypatch.context() as newer:
+        writer = Thread(target=store.database.transact, args=(slow,))
+        writer.start()
+        assert inside.wait(30)
+        migrations(newer, add_table)
+        open_store(store_url).close()
+        done.append("migration")
+        writer.join(30)
+    assert done == ["write", "migration"]
+
+
 def test_a_migration_that_fails_changes_nothing(store_url, monkeypatch):
     open_and_close(store_url)
     with monkeypatch.context() as broken:
@@ -163,6 +218,7 @@ def test_threads_that_open_a_new_store_at_once_all_get_it(store_url):
 
 OPEN = """
 import sys
+import time
 from muntin.timeline.store import open_store
 from muntin.timeline.items import Draft
 print("ready", flush=True)

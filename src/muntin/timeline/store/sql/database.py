@@ -56,6 +56,8 @@ DROP_SECONDS = 10.0
 KEPT = 5
 # The key of the lock that is held while tables are made; the same number in all processes.
 _MIGRATION_LOCK = 0x6D756E74
+# Writers hold it together, so that nobody changes the tables between a look and a write.
+_HOLD_TABLES = f"SELECT pg_advisory_xact_lock_shared({_MIGRATION_LOCK})"
 
 # A connection whose other end is gone is noticed, also where nobody says so: in seconds, how many,
 # and in milliseconds. https://www.postgresql.org/docs/current/libpq-connect.html
@@ -123,6 +125,7 @@ class Connections:
 
         Work on a server that may take as long as it wants has a connection of its own.
         """
+        has_limit |= self.address.kind == "sqlite"
         if os.getpid() != self._pid:  # a fork must not use its parent's connections
             # Kept, because a connection without a reference is closed.
             self._inherited += self._idle
@@ -303,19 +306,23 @@ class Database:
         return self._until_done(ask)
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
-        """Do the work in one transaction that may write."""
-        if self.kind == "sqlite":
-            return self._until_done(partial(self._write, work), self._queue)
-        if self.connections.driver.Pipeline.is_supported():  # libpq 14 and newer
-            return self._until_done(partial(self._send, work))
-        return self._until_done(partial(self._write, work))
+        """Do the work in one transaction that may write, in tables of the version that this code
+        knows."""
+        if self.kind == "postgresql" and self.connections.driver.Pipeline.is_supported():
+            return self._until_done(partial(self._send, work))  # libpq 14 and newer
+
+        def write(tx: Transaction) -> T:
+            if self.kind == "postgresql":
+                tx.text(_HOLD_TABLES)
+            self._refuse_changed(tx.all(schema.VERSION))
+            return work(tx)
+
+        return self._until_done(partial(self._write, write), self._queue)
 
     def run_script(self, work: Callable[[Transaction], T]) -> T:
         """Do work that may run several statements at once, in one transaction; PostgreSQL accepts
         them only where each waits for its answer. It may take as long as it wants."""
-        if self.kind == "sqlite":
-            return self.transact(work)
-        return self._until_done(partial(self._write, work, has_limit=False))
+        return self._until_done(partial(self._write, work, has_limit=False), self._queue)
 
     def _send(self, work: Callable[[Transaction], T]) -> T:
         """Do the work in one transaction whose statements are answered together."""
@@ -323,10 +330,13 @@ class Database:
             connection = cursor.connection
             with connection.pipeline():
                 connection.execute("BEGIN")
-                tx = Transaction(connection, self._spell)
+                connection.execute(_HOLD_TABLES)
+                version = connection.execute(schema.VERSION)
+                tx = Transaction(
+                    connection, self._spell, lambda: self._refuse_changed(version.fetchall())
+                )
                 done = work(tx)
-                if not tx.answered:  # a connection that was dead before is no doubt
-                    tx.all("SELECT 1")
+                tx.look()  # a connection that was dead before is no doubt
                 # The pipeline hears of the commit when it ends.
                 ending.enter_context(self._committing(connection))
                 connection.execute("COMMIT")
@@ -381,8 +391,7 @@ class Database:
         """Run a statement outside of any transaction."""
 
         def work() -> None:
-            has_limit = self.kind == "sqlite"
-            with self.connections.cursor(statement, {}, has_limit=has_limit) as cursor:
+            with self.connections.cursor(statement, {}, has_limit=False) as cursor:
                 if cursor.description is not None:
                     cursor.fetchall()
 
@@ -505,6 +514,16 @@ class Database:
             schema.bring_forward(tx, self.kind, self._version(tx.all(schema.VERSION)))
 
         self.run_script(write)
+
+    def _refuse_changed(self, rows: Sequence[Sequence[str]]) -> None:
+        """Refuse to write into tables that another version has changed since they were opened."""
+        found, known = rows[0][0] if rows else "0", len(schema.MIGRATIONS)
+        if found != str(known):
+            raise StoreError(
+                f"{self.name}: another version of Muntin has changed the tables under this process "
+                f"(version {shown(found)}, this one knows {known}); restart it with that version. "
+                "Nothing of this was written"
+            )
 
     def _version(self, rows: Sequence[Sequence[str]]) -> int:
         """Return the version of the tables, 0 if there are none; refuse a newer version."""

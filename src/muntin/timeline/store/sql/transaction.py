@@ -32,14 +32,16 @@ class Transaction:
     answer, and its error comes with a later statement or with the commit.
     """
 
-    __slots__ = ("_spell", "answered", "connection")
+    __slots__ = ("_check", "_spell", "connection")
 
-    def __init__(self, connection: Any, spell: Callable[[str], str]) -> None:
+    def __init__(
+        self, connection: Any, spell: Callable[[str], str], check: Callable[[], None] | None = None
+    ) -> None:
+        # Reads the answers to what was sent before the first statement.
+        self._check = check
         # The driver's connection, for other writes in this transaction.
         self.connection = connection
         self._spell = spell
-        # Whether the server has answered: then the connection was alive.
-        self.answered = False
 
     def run(self, statement: str, **values: Any) -> None:
         """Run a statement for its effect."""
@@ -51,9 +53,16 @@ class Transaction:
 
     def all(self, statement: str, **values: Any) -> list[Any]:
         """Return all rows."""
-        rows: list[Any] = self.connection.execute(self._spell(statement), values).fetchall()
-        self.answered = True
+        cursor = self.connection.execute(self._spell(statement), values)
+        self.look()
+        rows: list[Any] = cursor.fetchall()
         return rows
+
+    def look(self) -> None:
+        """Read the answers to what was sent before, if nobody has."""
+        if self._check is not None:
+            check, self._check = self._check, None
+            check()
 
     def scalar(self, statement: str, **values: Any) -> Any:
         """Return the first value of the first row, or None."""
