@@ -12,7 +12,7 @@ from muntin import Message, ToolCall, assistant, tool, user
 from muntin.core.parts import Text
 from muntin.fitting import Placed, fit
 from muntin.wire.blocks import Ref
-from muntin.wire.lists import written
+from muntin.wire.lists import write_items
 from tests.fitting.shapes import AIMessage, Call, Plain
 from tests.fitting.talks import chat_call, words
 
@@ -21,7 +21,7 @@ CALL = assistant(tool_calls=[ToolCall("a", "look", "{}")])
 
 
 def put(item: Any, placed: Placed) -> Any:
-    (found,) = written([item], [placed])
+    (found,) = write_items([item], [placed])
     return found
 
 
@@ -144,7 +144,7 @@ def test_items_of_one_answer_stay_together() -> None:
         {"type": "reasoning", "id": "r", "summary": []},
         {"type": "function_call", "call_id": "a", "name": "look", "arguments": "{}"},
     ]
-    found = written(items, [Placed(Ref(0, 2), NEW.message, None, NEW.arguments)])
+    found = write_items(items, [Placed(Ref(0, 2), NEW.message, None, NEW.arguments)])
     assert found[0] is items[0]
     assert found[1]["arguments"] == '{"n":2}'
 
@@ -205,7 +205,7 @@ RESULT = Placed(None, tool("a", "none"), "none")
     ],
 )
 def test_a_result_that_is_added_has_the_form_of_its_call(caller: Any, expected: Any) -> None:
-    assert written([caller], [Placed(REF, CALL), RESULT])[1] == expected
+    assert write_items([caller], [Placed(REF, CALL), RESULT])[1] == expected
 
 
 def test_a_result_is_one_short_line_in_a_console() -> None:
@@ -217,9 +217,9 @@ def test_a_result_is_one_short_line_in_a_console() -> None:
 
 def test_a_line_that_is_added_has_the_form_of_the_list() -> None:
     line = Placed(None, user("gone"), "gone")
-    chat = written([chat_call("a")], [line, Placed(REF, CALL)])
+    chat = write_items([chat_call("a")], [line, Placed(REF, CALL)])
     assert chat[0] == {"role": "user", "content": "gone"}
-    google = written([{"role": "user", "parts": []}], [line, Placed(REF, user("x"))])
+    google = write_items([{"role": "user", "parts": []}], [line, Placed(REF, user("x"))])
     assert google[0] == {"role": "user", "parts": [{"text": "gone"}]}
 
 

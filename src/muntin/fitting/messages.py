@@ -22,7 +22,7 @@ from muntin.errors import InvalidType, MuntinError
 from muntin.fitting.fitter import Fitter
 from muntin.fitting.recorder import Recorder
 from muntin.timeline.store import Store
-from muntin.wire.lists import NotSingle, pieces_of, written
+from muntin.wire.lists import NotSingle, pieces_of, write_items
 from muntin.wire.pieces import Fitted, Placed
 
 
@@ -119,7 +119,7 @@ def fit(
         fitted = fitter.fit(pieces_of(messages, single=True), tools=tools, system=told, **given)
     except NotSingle:
         fitted = fitter.fit(pieces_of(messages), tools=tools, system=told, **given)
-    return FittedMessages(written(messages, fitted.placed), fitted)
+    return FittedMessages(write_items(messages, fitted.placed), fitted)
 
 
 def _told(system: str | Sequence[Message | Mapping[str, Any]] | None) -> list[Message]:

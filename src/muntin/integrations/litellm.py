@@ -17,7 +17,7 @@ from typing import Any
 
 from muntin.errors import needing
 from muntin.integrations.shared import FRONTIER, Hook, model_name
-from muntin.wire.lists import pieces_of, written
+from muntin.wire.lists import pieces_of, write_items
 
 with needing("muntin.integrations.litellm needs: pip install 'muntin[litellm]'"):
     from litellm import get_llm_provider
@@ -69,4 +69,4 @@ class MuntinHook(Hook, CustomLogger):
             request,
             previous=metadata.get(FRONTIER) if isinstance(metadata, Mapping) else None,
         )
-        return {**request, "messages": written(messages, fitted.placed)}
+        return {**request, "messages": write_items(messages, fitted.placed)}

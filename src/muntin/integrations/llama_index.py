@@ -273,7 +273,7 @@ def _written(messages: Sequence[Any], placed: Placed) -> Any:
         # The copy of the calls beside the blocks is out of date.
         update["additional_kwargs"] = {k: v for k, v in beside.items() if k != "tool_calls"}
     elif placed.arguments:
-        update["additional_kwargs"] = {**beside, **chat.SPELLING.beside(beside, placed)}
+        update["additional_kwargs"] = {**beside, **chat.ITEM_FORMAT.beside(beside, placed)}
     return message.model_copy(update=update)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from muntin.core.message import Message
 from muntin.errors import needing
 from muntin.integrations.shared import FRONTIER, Fits, Hook, Watcher, model_name
-from muntin.wire.lists import pieces_of, written
+from muntin.wire.lists import pieces_of, write_items
 
 with needing("muntin.integrations.openai_agents needs: pip install 'muntin[openai-agents]'"):
     from agents import RunConfig
@@ -75,7 +75,7 @@ class MuntinFilter(Hook):
         fitted = self.fit(
             pieces_of(request.input), tools, agent.model, system=system, previous=previous
         )
-        return replace(request, input=written(request.input, fitted.placed)), fitted.frontier
+        return replace(request, input=write_items(request.input, fitted.placed)), fitted.frontier
 
 
 class MuntinSession:

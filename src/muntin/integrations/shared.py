@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 from muntin.core.budget import Budget
 from muntin.core.message import Message
 from muntin.fitting import Fitted, Fitter, Piece, Pieces, Placed
-from muntin.wire.blocks import joined_results
+from muntin.wire.blocks import merge_results
 from muntin.wire.lists import piece
 
 T = TypeVar("T")
@@ -221,7 +221,7 @@ class BlockForm:
         """Return the messages that are sent; an unchanged message is the same object. The results
         of the calls of one message stand in one message."""
         sent = put_together(messages, placed, self._count, added=self.added, changed=self._changed)
-        return joined_results(
+        return merge_results(
             sent,
             messages,
             lambda message: any(map(self.is_result, self.blocks(message))),

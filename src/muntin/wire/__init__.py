@@ -2,7 +2,7 @@
 
 `encode` makes a request of a window, `decode` and `Assembler` read a whole or a streamed answer,
 `names_of` tells the names under which tools are sent. `read_request` and `write_request` read a
-request that others made, and write it with the messages that stay. `SPELLING` says how items are
+request that others made, and write it with the messages that stay. `ITEM_FORMAT` says how items are
 written back with some of their blocks, shorter results and new arguments, in requests as in lists.
 
 A rule of one vendor stands in its codec. What the codecs share: the order of answers (`answers`),

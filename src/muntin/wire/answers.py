@@ -43,7 +43,7 @@ class AnswerParts:
         *,
         as_made: bool = False,
         extra: Mapping[str, Any] | None = None,
-        **known: Any,
+        **fields: Any,
     ) -> Message:
         """Return the answer. It goes back to its maker block for block if `as_made` says so, or if
         something stands behind its last call."""
@@ -52,7 +52,7 @@ class AnswerParts:
             extra = {**(extra or {}), "as_made": maker}
         calls = tuple(self.calls)
         return Message(
-            "assistant", joined(self.parts), tool_calls=calls, extra=extra or None, **known
+            "assistant", joined(self.parts), tool_calls=calls, extra=extra or None, **fields
         )
 
     def _put_before(self, place: str) -> None:

@@ -30,7 +30,7 @@ from muntin.core.profile import OMITTED
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType, MuntinError
 from muntin.wire.answers import END, AnswerParts
-from muntin.wire.blocks import Spelling, Turn, in_turns, spans_of, turns
+from muntin.wire.blocks import ItemFormat, Turn, spans_of, turns, write_turns
 from muntin.wire.common import (
     Files,
     arguments,
@@ -93,7 +93,7 @@ _ENVELOPE = frozenset(
 def has_blocks(data: Mapping[str, Any]) -> bool:
     """Say whether a message holds a block that becomes a message or a call of Muntin's."""
     content = data.get("content")
-    return isinstance(content, list | tuple) and any(is_message_block(each) for each in content)
+    return isinstance(content, list | tuple) and any(is_message_block(block) for block in content)
 
 
 def is_message_block(block: object) -> bool:
@@ -111,21 +111,25 @@ def read_messages(data: Mapping[str, Any]) -> list[Message]:
     """Read a message; a user's message becomes one message more for each of its tool results."""
     role = data.get("role")
     blocks = [as_plain(block) for block in data["content"] or ()]
-    known = {key: data[key] for key in ("at", "name") if data.get(key) is not None}
+    fields = {key: data[key] for key in ("at", "name") if data.get(key) is not None}
     rest = {k: v for k, v in data.items() if k not in ("role", "content", "at", "name")}
     if is_response(data):
         rest = {k: v for k, v in rest.items() if k not in _ENVELOPE}
     if role == "assistant":
-        given = rest.pop("tool_calls", None) or ()
-        own = Message.from_dict({"role": role, "tool_calls": given}).tool_calls if given else ()
-        return [assistant_message(blocks, calls=own, extra=rest or None, **known)]
+        call_data = rest.pop("tool_calls", None) or ()
+        calls = (
+            Message.from_dict({"role": role, "tool_calls": call_data}).tool_calls
+            if call_data
+            else ()
+        )
+        return [assistant_message(blocks, calls=calls, extra=rest or None, **fields)]
     if role != "user":
         raise InvalidInput(f"a message of role {role!r} cannot hold tool calls or results")
-    return _user(blocks, known, rest or None)
+    return _user(blocks, fields, rest or None)
 
 
 def assistant_message(
-    blocks: Sequence[Mapping[str, Any]], *, calls: Sequence[ToolCall] = (), **known: Any
+    blocks: Sequence[Mapping[str, Any]], *, calls: Sequence[ToolCall] = (), **fields: Any
 ) -> Message:
     """Read the blocks that a model made; `calls` are calls that are known already."""
     answer = AnswerParts(calls)
@@ -140,7 +144,7 @@ def assistant_message(
             answer.add(part(block))
         elif block.get("id") not in ids:
             answer.call(_call(block))
-    return answer.message("anthropic", as_made=_must_stay_in_order(blocks), **known)
+    return answer.message("anthropic", as_made=_must_stay_in_order(blocks), **fields)
 
 
 def _must_stay_in_order(blocks: Sequence[Mapping[str, Any]]) -> bool:
@@ -148,8 +152,8 @@ def _must_stay_in_order(blocks: Sequence[Mapping[str, Any]]) -> bool:
     and calls do, or one of them is of a type that Muntin does not know."""
     kinds = [block.get("type") for block in blocks]
     thoughts = [place for place, kind in enumerate(kinds) if kind in _THINKING]
-    known = (*_ASSISTANT_BLOCKS, "text", "thinking", "tool_use", "refusal")
-    return any(kind not in known for kind in kinds) or (
+    kinds_in_order = (*_ASSISTANT_BLOCKS, "text", "thinking", "tool_use", "refusal")
+    return any(kind not in kinds_in_order for kind in kinds) or (
         thoughts != [] and (thoughts[0] > 0 or thoughts[-1] == len(kinds) - 1)
     )
 
@@ -159,8 +163,8 @@ def _call(block: Mapping[str, Any]) -> ToolCall:
         if not isinstance(block.get(key), str):
             raise InvalidInput(f"a tool_use block needs an {key!r}: {shown(block)}")
     rest = {k: v for k, v in block.items() if k not in ("type", "id", "name", "input")}
-    given = block.get("input")
-    value = given if isinstance(given, str | Mapping) else compact_json(given or {})
+    arguments = block.get("input")
+    value = arguments if isinstance(arguments, str | Mapping) else compact_json(arguments or {})
     extra = {k: v for k, v in rest.items() if v is not None}
     return ToolCall(block["id"], block["name"], value, extra=extra or None)  # type: ignore[arg-type]
 
@@ -177,21 +181,21 @@ def part(block: Mapping[str, Any]) -> Part:
 
 
 def _user(
-    blocks: Sequence[Any], known: Mapping[str, Any], extra: Mapping[str, Any] | None
+    blocks: Sequence[Any], fields: Mapping[str, Any], extra: Mapping[str, Any] | None
 ) -> list[Message]:
     if any(get(block, "type") == "tool_use" for block in blocks):
         raise InvalidInput("a tool_use belongs to an assistant's message, not to a user's")
-    found: list[Message] = []
-    for span in spans_of(blocks, SPELLING.is_result) if blocks else ():
-        said = [blocks[number] for number in span]
-        if SPELLING.is_result(said[0]):
-            found.append(_result_message(said[0], known.get("at")))
+    messages: list[Message] = []
+    for span in spans_of(blocks, ITEM_FORMAT.is_result) if blocks else ():
+        piece = [blocks[number] for number in span]
+        if ITEM_FORMAT.is_result(piece[0]):
+            messages.append(_result_message(piece[0], fields.get("at")))
         else:
-            found.append(Message("user", tuple(map(part_from_dict, said)), **known))
-    if extra and found:
-        at = next((n for n, message in enumerate(found) if message.role == "user"), 0)
-        found[at] = replace(found[at], extra={**extra, **(found[at].extra or {})})
-    return found
+            messages.append(Message("user", tuple(map(part_from_dict, piece)), **fields))
+    if extra and messages:
+        at = next((n for n, message in enumerate(messages) if message.role == "user"), 0)
+        messages[at] = replace(messages[at], extra={**extra, **(messages[at].extra or {})})
+    return messages
 
 
 def _result_message(block: Mapping[str, Any], at: float | None) -> Message:
@@ -200,7 +204,7 @@ def _result_message(block: Mapping[str, Any], at: float | None) -> Message:
         raise InvalidInput(f"a tool_result block needs a 'tool_use_id': {shown(block)}")
     content = block.get("content")
     if isinstance(content, Sequence) and not isinstance(content, str):
-        content = tuple(part_from_dict(each) for each in content)
+        content = tuple(part_from_dict(part) for part in content)
     rest = {k: v for k, v in block.items() if k not in ("type", "tool_use_id", "content")}
     extra = {k: v for k, v in rest.items() if v is not None}
     return Message("tool", content, tool_call_id=call_id, at=at, extra=extra or None)
@@ -391,8 +395,8 @@ class _Encoder(Encoder):
             return []
         if not extra:
             return [{"type": "text", "text": text}]
-        known = known_extra(extra, (_MARK, "citations"), index, self.ledger)
-        return [{"type": "text", "text": text, **known}]
+        fields = known_extra(extra, (_MARK, "citations"), index, self.ledger)
+        return [{"type": "text", "text": text, **fields}]
 
     def _message(self, index: int, message: Message) -> list[SentBlock]:
         """Return a message of the user or the system; a result without a call is the user's."""
@@ -402,13 +406,13 @@ class _Encoder(Encoder):
         return self._own_mark(index, message, blocks, ("role",) if role == "system" else ())
 
     def _own_mark(
-        self, index: int, message: Message, blocks: list[SentBlock], known: tuple[str, ...] = ()
+        self, index: int, message: Message, blocks: list[SentBlock], fields: tuple[str, ...] = ()
     ) -> list[SentBlock]:
         """Put the user's own cache mark of a message on its last block that takes one."""
         extra = message.extra
         if not extra:
             return blocks
-        self.ledger.miss_fields(index, extra, (_MARK, *known))
+        self.ledger.miss_fields(index, extra, (_MARK, *fields))
         if extra.get(_MARK):
             for block in reversed(blocks):
                 if block["type"] not in _THINKING:
@@ -451,8 +455,8 @@ class _Encoder(Encoder):
             )
             if isinstance(block_or_why, dict):
                 miss_detail(part, index, self.ledger)
-                known = (_MARK, "citations", "context", "transformations")
-                return [{**block_or_why, **known_extra(part.extra, known, index, self.ledger)}]
+                fields = (_MARK, "citations", "context", "transformations")
+                return [{**block_or_why, **known_extra(part.extra, fields, index, self.ledger)}]
             self.ledger.miss(index, part.label, block_or_why)
         return []
 
@@ -462,14 +466,14 @@ class _Encoder(Encoder):
         held = () if is_text_alone else contents(message, index, self.files, self.ledger)
         places = self.by_place(index, message, answers, held)
         blocks = self._text(index, str(content)) if is_text_alone else []
-        blocks += self._said(index, places.get(None, ()))
+        blocks += self._answer_blocks(index, places.get(None, ()))
         results: list[tuple[int, SentBlock]] = []
         for call, result, at in answers:
             call_id = self.ids(call.id)
-            blocks += self._said(index, places.get(call.id, ()))
+            blocks += self._answer_blocks(index, places.get(call.id, ()))
             blocks.append(self._call(index, call, call_id))
             results.append((at, self._result(at, call, result, call_id)))
-        blocks += self._said(index, places.get(END, ()))
+        blocks += self._answer_blocks(index, places.get(END, ()))
         if message.name is not None or message.extra:
             self.miss_name(index, message)
             self._own_mark(index, message, blocks)
@@ -479,7 +483,7 @@ class _Encoder(Encoder):
         for at, block in results:
             self._add(at, "user", [block], plain=_MARK not in block)
 
-    def _said(self, index: int, parts: Sequence[Content]) -> list[SentBlock]:
+    def _answer_blocks(self, index: int, parts: Sequence[Content]) -> list[SentBlock]:
         return [block for part in parts for block in self._part(index, part, "assistant")]
 
     def _call(self, index: int, call: ToolCall, call_id: str) -> SentBlock:
@@ -487,8 +491,8 @@ class _Encoder(Encoder):
         value = arguments(call, index, self.ledger)
         block: SentBlock = {"type": "tool_use", "id": call_id, "name": name, "input": value}
         if call.extra:
-            known = (_MARK, "caller", "toolset_name")
-            block.update(known_extra(call.extra, known, index, self.ledger))
+            fields = (_MARK, "caller", "toolset_name")
+            block.update(known_extra(call.extra, fields, index, self.ledger))
         return block
 
     def _result(
@@ -508,8 +512,8 @@ class _Encoder(Encoder):
         if result is not None:
             self.miss_name(index, result, call)
             if result.extra:
-                known = (_MARK, "is_error", "toolset_name")
-                block.update(known_extra(result.extra, known, index, self.ledger))
+                fields = (_MARK, "is_error", "toolset_name")
+                block.update(known_extra(result.extra, fields, index, self.ledger))
         if block.get("is_error"):
             self._failed(index, block)
         return block
@@ -538,10 +542,10 @@ class _Encoder(Encoder):
             return None
         extra = {k: v for k, v in tool.items() if k in _TOOL_FIELDS}
         self.ledger.miss_fields(None, function, (*_TOOL_FIELDS, "parameters"))
-        made = {
+        definition = {
             k: v for k, v in {**extra, **function}.items() if k in _TOOL_FIELDS and v is not None
         }
-        return {**made, "name": name, "input_schema": schema_of(function.get("parameters"))}
+        return {**definition, "name": name, "input_schema": schema_of(function.get("parameters"))}
 
     def _own_tool(self, tool: Mapping[str, Any]) -> dict[str, Any] | None:
         name = str(tool.get("name"))
@@ -553,14 +557,16 @@ class _Encoder(Encoder):
 
     def _mark(self, window: Window, tools: Sequence[SentBlock]) -> None:
         """Set the cache marks; of the user's own marks, only as many as the API takes are sent."""
-        own: list[tuple[int | None, SentBlock]] = [(None, tool) for tool in tools if _MARK in tool]
-        own += [(index, block) for index, block in self.trail if _MARK in block]
-        for index, block in own[:-_MARKS]:
+        marked: list[tuple[int | None, SentBlock]] = [
+            (None, tool) for tool in tools if _MARK in tool
+        ]
+        marked += [(index, block) for index, block in self.trail if _MARK in block]
+        for index, block in marked[:-_MARKS]:
             del block[_MARK]
             self.ledger.miss(
                 index, "a cache mark", f"the API takes {_MARKS}; the last ones are sent"
             )
-        for block, point in ends(self.trail, window, _MARKS - len(own)):
+        for block, point in ends(self.trail, window, _MARKS - len(marked)):
             ttl = {"ttl": point.ttl} if point.ttl in _TTLS else {}
             block.setdefault(_MARK, {"type": "ephemeral", **ttl})
         self._shorten(tools)
@@ -582,7 +588,7 @@ class _Encoder(Encoder):
 
 def _remove(content: list[SentBlock], block: SentBlock) -> None:
     """Remove this very block, not an equal one."""
-    del content[next(place for place, each in enumerate(content) if each is block)]
+    del content[next(place for place, candidate in enumerate(content) if candidate is block)]
 
 
 def _thoughts_first(content: list[SentBlock]) -> list[SentBlock]:
@@ -643,7 +649,7 @@ def decode(response: Any, window: Window | None = None) -> Reply:
     """
     data = as_mapping(response, RESPONSE, "content")
     blocks = data["content"]
-    if not isinstance(blocks, Sequence) or not all(isinstance(each, Mapping) for each in blocks):
+    if not isinstance(blocks, Sequence) or not all(isinstance(block, Mapping) for block in blocks):
         raise InvalidInput(
             f"expected {RESPONSE}, whose 'content' is a list of blocks; got {shown(blocks)}"
         )
@@ -735,8 +741,8 @@ class Assembler:
     def _close(self, index: int) -> dict[str, Any]:
         """Put the pieces of a block together."""
         block = self._blocks.get(index, {})
-        for key, found in self._pieces.pop(index, {}).items():
-            whole = "".join(found)
+        for key, pieces in self._pieces.pop(index, {}).items():
+            whole = "".join(pieces)
             if key == "input":
                 try:
                     block[key] = json.loads(whole) if whole else {}
@@ -781,7 +787,7 @@ def read_request(body: Body) -> Request:
     """Read the body of a request."""
     metadata = body.get("metadata")
     system = body.get("system")
-    blocks = [_said(system)] if isinstance(system, str) and system else system
+    blocks = [_text_block(system)] if isinstance(system, str) and system else system
     return Request(
         listed(body, "messages", "a request of Anthropic's Messages API"),
         system=system_message(_texts, blocks) if isinstance(blocks, list) and blocks else (),
@@ -795,9 +801,9 @@ def read_request(body: Body) -> Request:
 def write_request(body: Body, fitted: Fitted) -> dict[str, Any]:
     """Return the request with the kept messages, marked where it may be cached."""
     messages = body["messages"]
-    made = turns(messages, fitted.placed, SPELLING)
-    system = _mark(body, made, fitted)
-    return {**body, **system, "messages": in_turns(messages, made, SPELLING)}
+    new_turns = turns(messages, fitted.placed, ITEM_FORMAT)
+    system = _mark(body, new_turns, fitted)
+    return {**body, **system, "messages": write_turns(messages, new_turns, ITEM_FORMAT)}
 
 
 def _texts(blocks: Sequence[Any]) -> Message:
@@ -809,60 +815,60 @@ def _text(block: Any) -> str | None:
     return text if get(block, "type") == "text" and isinstance(text, str) else None
 
 
-def _said(text: str) -> dict[str, Any]:
+def _text_block(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _added(message: Message, call: ToolCall | None, items: Sequence[Any]) -> dict[str, Any]:
+def _make_item(message: Message, call: ToolCall | None, items: Sequence[Any]) -> dict[str, Any]:
     if call is None:
         return {"role": message.role, "content": message.text}
     block = {"type": "tool_result", "tool_use_id": call.id, "content": message.text}
     return {"role": "user", "content": [block]}
 
 
-SPELLING = Spelling(
+ITEM_FORMAT = ItemFormat(
     model="assistant",
     is_result=lambda block: get(block, "type") == "tool_result",
     call=lambda block: block if get(block, "type") == "tool_use" else None,
     text=_text,
     stays=lambda block: get(block, "type") in ("tool_use", *_THINKING),
-    said=_said,
-    answered=lambda block, text: with_fields(block, content=text),
-    called=lambda block, text: with_fields(block, input=json.loads(text)),
-    added=_added,
+    make_text=_text_block,
+    with_result_text=lambda block, text: with_fields(block, content=text),
+    with_arguments=lambda block, text: with_fields(block, input=json.loads(text)),
+    make_item=_make_item,
 )
 
 
-def _mark(body: Body, made: Sequence[Turn], fitted: Fitted) -> dict[str, Any]:
+def _mark(body: Body, new_turns: Sequence[Turn], fitted: Fitted) -> dict[str, Any]:
     """Mark the blocks behind which to cache; return the system text if it is marked too."""
     system = body.get("system")
-    blocks = [_said(system)] if isinstance(system, str) and system else list(system or ())
-    held = [block for turn in made for block in turn.blocks]
-    taken = count_marks([body.get("tools"), blocks, held, {_MARK: body.get(_MARK)}], _MARK)
-    told: dict[str, Any] = {}
-    for place, point in last_marks(breakpoints(fitted), _MARKS - taken):
-        before = list(_before(blocks, made, place))
-        found = _markable(before)
-        if found is None:
+    blocks = [_text_block(system)] if isinstance(system, str) and system else list(system or ())
+    held = [block for turn in new_turns for block in turn.blocks]
+    marks_used = count_marks([body.get("tools"), blocks, held, {_MARK: body.get(_MARK)}], _MARK)
+    new_fields: dict[str, Any] = {}
+    for place, point in last_marks(breakpoints(fitted), _MARKS - marks_used):
+        before = list(_before(blocks, new_turns, place))
+        spot = _markable(before)
+        if spot is None:
             continue
-        inside, at, turn = found
+        inside, at, turn = spot
         marks = [*body_tools(body), *(inside[at] for inside, at, _ in before)]
         short = any(_is_short(block) for block in marks)
         ttl = {"ttl": _LONG} if point.ttl == _LONG and not short else {}
         inside[at] = {**inside[at], _MARK: {"type": "ephemeral", **ttl}}
         if turn is None:
-            told["system"] = blocks
+            new_fields["system"] = blocks
         else:
             turn.whole = False
-    return told
+    return new_fields
 
 
 def _before(
-    system: list[Any], made: Sequence[Turn], place: int
+    system: list[Any], new_turns: Sequence[Turn], place: int
 ) -> Iterator[tuple[list[Any], int, Turn | None]]:
     """Yield the blocks up to the end of a placed message, each with its place and its turn."""
     yield from ((system, at, None) for at in range(len(system)))
-    for turn in made:
+    for turn in new_turns:
         end = max((end for at, end in turn.ends if at <= place), default=0)
         yield from ((turn.blocks, at, turn) for at in range(end))
 
@@ -871,13 +877,13 @@ def _markable(
     before: Sequence[tuple[list[Any], int, Turn | None]],
 ) -> tuple[list[Any], int, Turn | None] | None:
     """Return the last block that can be marked; None if it is marked already."""
-    for found in reversed(before):
-        block = found[0][found[1]]
+    for spot in reversed(before):
+        block = spot[0][spot[1]]
         if not isinstance(block, Mapping) or block.get("type") in _THINKING:
             continue
         text = _text(block)
         if text is None or text.strip():
-            return None if block.get(_MARK) else found
+            return None if block.get(_MARK) else spot
     return None
 
 

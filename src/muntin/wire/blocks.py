@@ -1,7 +1,7 @@
 """Items with blocks, written back with the blocks that stay, shorter results and new arguments.
 
 An item is a message, or an item of the Responses API: a dict or an SDK's object. Knows no vendor's
-format; a `Spelling` does. Owns too how requests are put together whose turns alternate.
+format; a `ItemFormat` does. Owns too how requests are put together whose turns alternate.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ def _nothing(item: Any, placed: Placed) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
+class ItemFormat:
     """How an API writes items.
 
     `key` is the field of an item's blocks, `model` the role of the model's messages. `call` returns
     what holds the id of a call, None for other blocks. `text` returns the text of a block that is
-    only text. `stays` says which other blocks stay when a message has one text now. `said` makes a
-    text, `answered` gives a result another text, `called` a call other arguments. `beside` returns
-    the changed fields beside the blocks. `added` makes an item of a message that Muntin adds, in a
-    list of these items; a result comes with its call.
+    only text. `stays` says which other blocks stay when a message has one text now. `make_text`
+    makes a text, `with_result_text` gives a result another text, `with_arguments` a call other
+    arguments. `beside` returns the changed fields beside the blocks. `make_item` makes an item of a
+    message that Muntin adds, in a list of these items; a result comes with its call.
     """
 
     model: str
@@ -46,10 +46,10 @@ class Spelling:
     call: Callable[[Any], Any]
     text: Callable[[Any], str | None]
     stays: Callable[[Any], bool]
-    said: Callable[[str], Any]
-    answered: Callable[[Any, str], Any]
-    called: Callable[[Any, str], Any]
-    added: Callable[[Message, ToolCall | None, Sequence[Any]], dict[str, Any]]
+    make_text: Callable[[str], Any]
+    with_result_text: Callable[[Any, str], Any]
+    with_arguments: Callable[[Any, str], Any]
+    make_item: Callable[[Message, ToolCall | None, Sequence[Any]], dict[str, Any]]
     key: Callable[[Any], str] = lambda item: "content"
     beside: Callable[[Any, Placed], Mapping[str, Any]] = _nothing
 
@@ -57,7 +57,7 @@ class Spelling:
         """Return the blocks of an item; a text is one block."""
         content = get(item, self.key(item))
         if isinstance(content, str):
-            return [self.said(content)]
+            return [self.make_text(content)]
         return content if isinstance(content, list | tuple) else ()
 
 
@@ -73,27 +73,27 @@ def spans_of(blocks: Sequence[Any], is_result: Callable[[Any], bool]) -> list[ra
     return spans or [range(0)]
 
 
-def written(
+def write_items(
     items: Sequence[Any],
     placed: Sequence[Placed],
-    spelling_of: Callable[[Any], Spelling],
+    format_of: Callable[[Any], ItemFormat],
 ) -> tuple[list[Any], list[int]]:
-    """Return the placed items, an unchanged item as the same object, and where each placed message
+    """Return the placed items, an unchanged item as the same object, and where head placed message
     ends among them. A message that is added is written as its call is, else as the first item."""
-    found: list[Any] = []
+    new_items: list[Any] = []
     ends: list[int] = []
-    callers: dict[str, tuple[ToolCall, Spelling]] = {}
-    refs = [each.ref for each in placed if each.ref is not None]
+    callers: dict[str, tuple[ToolCall, ItemFormat]] = {}
+    refs = [part.ref for part in placed if part.ref is not None]
     place = 0
     while place < len(placed):
-        each = placed[place]
-        ref: Ref | None = each.ref
+        head = placed[place]
+        ref: Ref | None = head.ref
         if ref is None:
-            called = each.message.tool_call_id
+            called = head.message.tool_call_id
             first = items[refs[0].first] if refs else None
-            call, spelling = callers[called] if called else (None, spelling_of(first))
-            found.append(spelling.added(each.message, call, items))
-            ends.append(len(found))
+            call, item_format = callers[called] if called else (None, format_of(first))
+            new_items.append(item_format.make_item(head.message, call, items))
+            ends.append(len(new_items))
             place += 1
             continue
         end = place + 1
@@ -101,26 +101,30 @@ def written(
             end += 1
         calls = [call for part in placed[place:end] for call in part.message.tool_calls]
         if calls:
-            spelling = spelling_of(items[ref.first])
-            callers |= {call.id: (call, spelling) for call in calls}
+            item_format = format_of(items[ref.first])
+            callers |= {call.id: (call, item_format) for call in calls}
         if ref.end - ref.first > 1:
-            kept = [_with_calls(items[at], each, spelling_of) for at in range(ref.first, ref.end)]
+            part_items = [
+                _with_calls(items[at], head, format_of) for at in range(ref.first, ref.end)
+            ]
         else:
-            kept = [_rewritten(items[ref.first], placed[place:end], spelling_of)]
-        found += kept
-        ends += [len(found)] * (end - place)
+            part_items = [_rewrite_item(items[ref.first], placed[place:end], format_of)]
+        new_items += part_items
+        ends += [len(new_items)] * (end - place)
         place = end
-    return found, ends
+    return new_items, ends
 
 
-def _with_calls(item: Any, placed: Placed, spelling_of: Callable[[Any], Spelling]) -> Any:
+def _with_calls(item: Any, placed: Placed, format_of: Callable[[Any], ItemFormat]) -> Any:
     """Return an item of an answer of several items: its text is never cut."""
     if not placed.arguments:
         return item
-    return with_fields(item, **spelling_of(item).beside(item, placed._replace(text=None)))
+    return with_fields(item, **format_of(item).beside(item, placed._replace(text=None)))
 
 
-def _rewritten(item: Any, parts: Sequence[Placed], spelling_of: Callable[[Any], Spelling]) -> Any:
+def _rewrite_item(
+    item: Any, parts: Sequence[Placed], format_of: Callable[[Any], ItemFormat]
+) -> Any:
     """Return an item with these parts of it, as they are now."""
     content = item.get("content") if item.__class__ is dict else None
     if content.__class__ is str and parts[0].is_whole:
@@ -130,59 +134,61 @@ def _rewritten(item: Any, parts: Sequence[Placed], spelling_of: Callable[[Any], 
         return item if placed.is_whole else placed.message
     if isinstance(item, str):
         return item if placed.is_whole else placed.text
-    spelling = spelling_of(item)
-    blocks = get(item, spelling.key(item))
+    item_format = format_of(item)
+    blocks = get(item, item_format.key(item))
     spans = [range(0)]
     if isinstance(blocks, list | tuple):
-        spans = spans_of(blocks, spelling.is_result)
+        spans = spans_of(blocks, item_format.is_result)
     if len(parts) == len(spans) and all(part.is_whole for part in parts):
         return item
     if isinstance(item, tuple):
         return item[0], placed.text
     new: dict[str, Any] = {}
     if isinstance(blocks, list | tuple):
-        kept = [
+        blocks_left = [
             block
             for part in parts
-            for block in reshaped([blocks[n] for n in spans[part.ref.part]], part, spelling)
+            for block in reshape_blocks(
+                [blocks[n] for n in spans[part.ref.part]], part, item_format
+            )
         ]
-        new = {spelling.key(item): kept or (placed.text or [])}
+        new = {item_format.key(item): blocks_left or (placed.text or [])}
     elif placed.text is not None:
-        new = {spelling.key(item): placed.text}
-    return with_fields(item, **{**new, **spelling.beside(item, placed)})
+        new = {item_format.key(item): placed.text}
+    return with_fields(item, **{**new, **item_format.beside(item, placed)})
 
 
-def reshaped(blocks: list[Any], placed: Placed, spelling: Spelling) -> list[Any]:
+def reshape_blocks(blocks: list[Any], placed: Placed, item_format: ItemFormat) -> list[Any]:
     """Return the blocks of a piece with their new texts and arguments."""
     if placed.arguments:
-        held = [spelling.call(block) for block in blocks]
-        texts = iter(new_arguments([each for each in held if each is not None], placed))
-        new = [None if each is None else next(texts) for each in held]
+        held = [item_format.call(block) for block in blocks]
+        texts = iter(new_arguments([text for text in held if text is not None], placed))
+        new = [None if text is None else next(texts) for text in held]
         blocks = [
-            block if text is None else spelling.called(block, text)
+            block if text is None else item_format.with_arguments(block, text)
             for block, text in zip(blocks, new, strict=True)
         ]
     if placed.text is None:
         return blocks
-    if len(blocks) == 1 and spelling.is_result(blocks[0]):
-        return [spelling.answered(blocks[0], placed.text)]
+    if len(blocks) == 1 and item_format.is_result(blocks[0]):
+        return [item_format.with_result_text(blocks[0], placed.text)]
     content = placed.message.content
     texts_now = [placed.text]
     several = False
     if isinstance(content, tuple):
-        own = [part.text for part in content if isinstance(part, Text)]
-        several = len(own) == sum(spelling.text(block) is not None for block in blocks)
-        texts_now = own if several else texts_now
-    found: list[Any] = []
+        part_texts = [part.text for part in content if isinstance(part, Text)]
+        several = len(part_texts) == sum(item_format.text(block) is not None for block in blocks)
+        texts_now = part_texts if several else texts_now
+    new_blocks: list[Any] = []
     for block in blocks:
-        was = spelling.text(block)
+        was = item_format.text(block)
         if was is not None:
             now = texts_now.pop(0) if texts_now else ""
             if now.strip():
-                found.append(block if now == was else _with_text(block, now))
-        elif several or spelling.stays(block):
-            found.append(block)
-    return [*found, *(spelling.said(text) for text in texts_now if text.strip())]
+                new_blocks.append(block if now == was else _with_text(block, now))
+        elif several or item_format.stays(block):
+            new_blocks.append(block)
+    return [*new_blocks, *(item_format.make_text(text) for text in texts_now if text.strip())]
 
 
 def _with_text(block: Any, text: str) -> Any:
@@ -197,15 +203,15 @@ def new_arguments(held: Sequence[Any], placed: Placed) -> list[str | None]:
     """
     ids = [get(call, "id") or get(call, "call_id") for call in held]
     unnamed = iter([call.id for call in placed.message.tool_calls if call.id not in ids])
-    found: list[str | None] = []
+    new_texts: list[str | None] = []
     for number, name in enumerate(ids):
-        known = name or next(unnamed, "")
-        found.append(None if name and name in ids[:number] else placed.arguments.get(known))
-    return found
+        call_id = name or next(unnamed, "")
+        new_texts.append(None if name and name in ids[:number] else placed.arguments.get(call_id))
+    return new_texts
 
 
-def joined_results(
-    found: Sequence[Any],
+def merge_results(
+    new_items: Sequence[Any],
     items: Sequence[Any],
     answers: Callable[[Any], bool],
     joined: Callable[[Any, Any], Any],
@@ -215,15 +221,15 @@ def joined_results(
 
     `answers` says whether an item holds results, `joined` makes one item from two.
     """
-    given = {id(item) for item in items}
-    made: list[Any] = []
-    for item in found:
-        new = made and not {id(made[-1]), id(item)} <= given
-        if new and answers(made[-1]) and answers(item):
-            made[-1] = joined(made[-1], item)
+    item_ids = {id(item) for item in items}
+    merged: list[Any] = []
+    for item in new_items:
+        new = merged and not {id(merged[-1]), id(item)} <= item_ids
+        if new and answers(merged[-1]) and answers(item):
+            merged[-1] = joined(merged[-1], item)
         else:
-            made.append(item)
-    return made
+            merged.append(item)
+    return merged
 
 
 # requests whose turns alternate
@@ -244,50 +250,53 @@ class Turn:
     ends: list[tuple[int, int]] = field(default_factory=list)
 
 
-def turns(messages: Sequence[Any], placed: Sequence[Placed], spelling: Spelling) -> list[Turn]:
+def turns(messages: Sequence[Any], placed: Sequence[Placed], item_format: ItemFormat) -> list[Turn]:
     """Return the kept messages, which alternate wherever the messages of the request did."""
-    made: list[Turn] = []
+    new_turns: list[Turn] = []
     calls: dict[str, ToolCall] = {}
-    for place, each in enumerate(placed):
-        calls |= {call.id: call for call in each.message.tool_calls}
+    for place, part in enumerate(placed):
+        calls |= {call.id: call for call in part.message.tool_calls}
         first = 0
-        if each.ref is None:
-            turn = _added(each.message, calls, messages, spelling)
+        if part.ref is None:
+            turn = _make_turn(part.message, calls, messages, item_format)
         else:
-            turn, first = _kept(messages[each.ref.first], each, spelling)
-        _add(made, turn, first, spelling)
-        if made:
-            made[-1].ends.append((place, len(made[-1].blocks)))
-    return made
+            turn, first = _turn_of(messages[part.ref.first], part, item_format)
+        _add(new_turns, turn, first, item_format)
+        if new_turns:
+            new_turns[-1].ends.append((place, len(new_turns[-1].blocks)))
+    return new_turns
 
 
-def _added(
-    message: Message, calls: Mapping[str, ToolCall], messages: Sequence[Any], spelling: Spelling
+def _make_turn(
+    message: Message,
+    calls: Mapping[str, ToolCall],
+    messages: Sequence[Any],
+    item_format: ItemFormat,
 ) -> Turn:
-    role = spelling.model if message.role == "assistant" else "user"
+    role = item_format.model if message.role == "assistant" else "user"
     if message.tool_call_id is not None:
-        item = spelling.added(message, calls[message.tool_call_id], messages)
-        return Turn(role, None, list(spelling.blocks(item)))
-    return Turn(role, None, [spelling.said(message.text)] if message.text.strip() else [])
+        item = item_format.make_item(message, calls[message.tool_call_id], messages)
+        return Turn(role, None, list(item_format.blocks(item)))
+    return Turn(role, None, [item_format.make_text(message.text)] if message.text.strip() else [])
 
 
-def _kept(message: Any, placed: Placed, spelling: Spelling) -> tuple[Turn, int]:
+def _turn_of(message: Any, placed: Placed, item_format: ItemFormat) -> tuple[Turn, int]:
     """Return a piece of a message as a turn, and where its blocks began."""
     at = placed.ref.first
     if not isinstance(message, Mapping):
         return Turn("?", at, [message], whole=True), 0
     role = str(message.get("role", "user"))
-    given = spelling.blocks(message)
-    span = spans_of(given, spelling.is_result)[placed.ref.part]
-    blocks = [given[number] for number in span]
+    item_blocks = item_format.blocks(message)
+    span = spans_of(item_blocks, item_format.is_result)[placed.ref.part]
+    blocks = [item_blocks[number] for number in span]
     if not placed.is_whole:
-        blocks = reshaped(blocks, placed, spelling)
+        blocks = reshape_blocks(blocks, placed, item_format)
     return Turn(role, at, blocks, whole=placed.is_whole), span.start
 
 
-def _add(made: list[Turn], turn: Turn, first: int, spelling: Spelling) -> None:
-    last = made[-1] if made else None
-    own = turn.role == spelling.model
+def _add(turns: list[Turn], turn: Turn, first: int, item_format: ItemFormat) -> None:
+    last = turns[-1] if turns else None
+    is_answer = turn.role == item_format.model
     if not turn.blocks and not turn.whole:
         return
     if last is not None and turn.source is not None and last.source == turn.source:
@@ -296,39 +305,41 @@ def _add(made: list[Turn], turn: Turn, first: int, spelling: Spelling) -> None:
         return
     turn.whole = turn.whole and first == 0
     if last is None or last.role != turn.role:
-        if own and last is None and turn.source != 0:
-            made.append(_omitted(spelling))
-        made.append(turn)
+        if is_answer and last is None and turn.source != 0:
+            turns.append(_omitted(item_format))
+        turns.append(turn)
     elif turn.source is not None and last.source == turn.source - 1:
-        made.append(turn)  # they stood so in the request
-    elif own:  # thoughts of two answers cannot stand in one turn
-        made += [_omitted(spelling), turn]
+        turns.append(turn)  # they stood so in the request
+    elif is_answer:  # thoughts of two answers cannot stand in one turn
+        turns += [_omitted(item_format), turn]
     else:
         last.blocks += turn.blocks
         last.source, last.whole = turn.source, False
 
 
-def _omitted(spelling: Spelling) -> Turn:
-    return Turn("user", None, [spelling.said(OMITTED.text)])
+def _omitted(item_format: ItemFormat) -> Turn:
+    return Turn("user", None, [item_format.make_text(OMITTED.text)])
 
 
-def in_turns(messages: Sequence[Any], made: Iterable[Turn], spelling: Spelling) -> list[Any]:
+def write_turns(
+    messages: Sequence[Any], turns: Iterable[Turn], item_format: ItemFormat
+) -> list[Any]:
     """Return the messages of the request; messages that stay whole are the same objects."""
-    found: list[Any] = []
-    for turn in made:
+    new_messages: list[Any] = []
+    for turn in turns:
         message = {"role": turn.role} if turn.source is None else messages[turn.source]
         if not isinstance(message, Mapping):
-            found.append(message)
+            new_messages.append(message)
             continue
-        given, key = spelling.blocks(message), spelling.key(message)
-        if turn.whole and len(given) == len(turn.blocks):
-            found.append(message)
-        elif isinstance(message.get(key), str) and _is_plain(turn.blocks, spelling):
-            found.append({**message, key: spelling.text(turn.blocks[0])})
+        blocks, key = item_format.blocks(message), item_format.key(message)
+        if turn.whole and len(blocks) == len(turn.blocks):
+            new_messages.append(message)
+        elif isinstance(message.get(key), str) and _is_plain(turn.blocks, item_format):
+            new_messages.append({**message, key: item_format.text(turn.blocks[0])})
         else:
-            found.append({**message, key: turn.blocks})
-    return found
+            new_messages.append({**message, key: turn.blocks})
+    return new_messages
 
 
-def _is_plain(blocks: Sequence[Any], spelling: Spelling) -> bool:
-    return len(blocks) == 1 and blocks[0].keys() == spelling.said("").keys()
+def _is_plain(blocks: Sequence[Any], item_format: ItemFormat) -> bool:
+    return len(blocks) == 1 and blocks[0].keys() == item_format.make_text("").keys()

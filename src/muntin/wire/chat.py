@@ -18,7 +18,7 @@ from muntin.core.message import NO_RESULT, Message, has_refusal_or_audio
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
 from muntin.core.window import Breakpoint, Window
 from muntin.errors import InvalidInput, MuntinError
-from muntin.wire.blocks import Spelling, new_arguments, written
+from muntin.wire.blocks import ItemFormat, new_arguments, write_items
 from muntin.wire.common import (
     Files,
     Ledger,
@@ -117,12 +117,12 @@ class _Encoder(Encoder):
 
     def _extra(self, index: int, extra: Mapping[str, Any], role: str, data: dict[str, Any]) -> None:
         """Add the fields that the API knows."""
-        known: tuple[str, ...] = _ASSISTANT_FIELDS if role == "assistant" else ()
+        fields: tuple[str, ...] = _ASSISTANT_FIELDS if role == "assistant" else ()
         if role == "system" and extra.get("role") == "developer":
             data["role"] = "developer"
-            known = ("role",)
-        self.ledger.miss_fields(index, extra, known)
-        for key in known:
+            fields = ("role",)
+        self.ledger.miss_fields(index, extra, fields)
+        for key in fields:
             if key != "role" and extra.get(key):
                 data[key] = deepcopy(extra[key])
         if isinstance(data.get("audio"), dict):  # an earlier spoken answer is named, not sent
@@ -161,10 +161,10 @@ class _Encoder(Encoder):
             return message.content if text == "" else text
         parts = []
         held = list(contents(message, index, self.files, self.ledger))
-        if not any(isinstance(each, Media) for each in held):
+        if not any(isinstance(part, Media) for part in held):
             held = _merge_hints(held, len(message.attachments))
-        for each in held:
-            part = self._part(index, each, role)
+        for media_or_text in held:
+            part = self._part(index, media_or_text, role)
             if part is not None:
                 parts.append(part)
         if parts:
@@ -203,13 +203,13 @@ class _Encoder(Encoder):
             return None
         rest = tool if kind in tool else {}
         if kind not in tool:
-            known = ("name", "description", "parameters", "strict")
-            self.ledger.miss_fields(None, held, known)
-            held = {key: held[key] for key in known if key in held}
-        made = {**held, "name": name}
-        if "parameters" in made:
-            made["parameters"] = schema_of(made["parameters"])
-        return {"type": kind, **rest, kind: made}
+            fields = ("name", "description", "parameters", "strict")
+            self.ledger.miss_fields(None, held, fields)
+            held = {key: held[key] for key in fields if key in held}
+        definition = {**held, "name": name}
+        if "parameters" in definition:
+            definition["parameters"] = schema_of(definition["parameters"])
+        return {"type": kind, **rest, kind: definition}
 
 
 def request_of(
@@ -219,7 +219,7 @@ def request_of(
     window: Window,
     ledger: Ledger,
     markable: Callable[[Any], str | None],
-    made: Callable[[str], dict[str, Any]],
+    as_part: Callable[[str], dict[str, Any]],
 ) -> dict[str, Any]:
     """Return a request of OpenAI's: items with the indexes of their messages, and tools.
 
@@ -234,7 +234,7 @@ def request_of(
     for item, point in ends(trail, window, MARKS - count_marks(items, MARK) if trail else 0):
         field = markable(item) or "content"
         if isinstance(item[field], str):
-            item[field] = [made(item[field])]
+            item[field] = [as_part(item[field])]
         item[field][-1].setdefault(MARK, mark(point))
     ledger.enter(window)
     return request
@@ -261,7 +261,7 @@ def _merge_hints(held: list[Content], hints: int) -> list[Content]:
     """Write the last `hints` texts, which name files, as one text."""
     if hints < 2:
         return held
-    lines = [each.text for each in held[-hints:] if isinstance(each, Text)]
+    lines = [part.text for part in held[-hints:] if isinstance(part, Text)]
     return [*held[:-hints], Text("\n".join(lines))]
 
 
@@ -320,18 +320,18 @@ def decode(response: Any, window: Window | None = None) -> Reply:
 
 
 def _message(data: Mapping[str, Any]) -> Message:
-    known = {k: v for k, v in data.items() if v not in (None, [], {})}
-    content: Any = known.pop("content", None)
-    refusal = known.pop("refusal", None)
+    fields = {k: v for k, v in data.items() if v not in (None, [], {})}
+    content: Any = fields.pop("content", None)
+    refusal = fields.pop("refusal", None)
     if refusal:  # a text of the model, so it belongs to the content
-        said = {"type": "refusal", "refusal": refusal}
+        refusal_part = {"type": "refusal", "refusal": refusal}
         text = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        content = [*(text or ()), said] if content else [said]
-    audio = known.get("audio")
+        content = [*(text or ()), refusal_part] if content else [refusal_part]
+    audio = fields.get("audio")
     if content is None and isinstance(audio, Mapping) and isinstance(audio.get("transcript"), str):
         content = audio["transcript"]
     try:
-        return Message.from_dict({**known, "role": "assistant", "content": content})
+        return Message.from_dict({**fields, "role": "assistant", "content": content})
     except MuntinError as error:
         raise InvalidInput(f"expected {RESPONSE}; its message cannot be read: {error}") from error
 
@@ -409,7 +409,7 @@ class Assembler:
         """
         call = self._calls.get(index)
         if call is not None and call_id and call["id"] not in ("", call_id):
-            same = [key for key, each in self._calls.items() if each["id"] == call_id]
+            same = [key for key, call in self._calls.items() if call["id"] == call_id]
             index = same[0] if same else max(self._calls) + 1
         call = self._calls.setdefault(index, {"id": "", "name": "", "pieces": []})
         call["id"] = call_id or call["id"]
@@ -428,7 +428,7 @@ class Assembler:
         """
         if self._finish is None:
             raise InvalidInput("the stream of Chat Completions broke off: no finish_reason came")
-        whole: dict[str, Any] = {key: "".join(found) for key, found in self._pieces.items()}
+        whole: dict[str, Any] = {key: "".join(pieces) for key, pieces in self._pieces.items()}
         if self._done:
             whole["tool_calls"] = list(self._done)
         names = self._names if window is None else names_of(window)
@@ -462,17 +462,19 @@ def read_request(body: Body) -> Request:
 
 def write_request(body: Body, fitted: Fitted) -> dict[str, Any]:
     """Return the request with the kept messages, marked where it may be cached."""
-    messages, ends = written(body["messages"], fitted.placed, lambda item: SPELLING)
+    messages, ends = write_items(body["messages"], fitted.placed, lambda item: ITEM_FORMAT)
     options = mark_items(messages, ends, fitted, _markable, part_of)
     return {**body, **{k: v for k, v in options.items() if k not in body}, "messages": messages}
 
 
 def _functions(body: Body) -> tuple[Mapping[str, Any], ...]:
     """Return tools in the older form, `functions`."""
-    found = body.get("functions")
-    given = found if isinstance(found, list | tuple) else ()
+    functions = body.get("functions")
+    listed = functions if isinstance(functions, list | tuple) else ()
     return tuple(
-        {"type": "function", "function": each} for each in given if isinstance(each, Mapping)
+        {"type": "function", "function": function}
+        for function in listed
+        if isinstance(function, Mapping)
     )
 
 
@@ -528,26 +530,26 @@ def _with_arguments(call: Any, text: str) -> Any:
             was = get(inner, field)
             now = text if isinstance(was, str) or was is None else json.loads(text)
             return with_fields(call, **{key: with_fields(inner, **{field: now})})
-    known = ("args", "input", "arguments")
-    field = next((key for key in known if get(call, key) is not None), "args")
+    fields = ("args", "input", "arguments")
+    field = next((key for key in fields if get(call, key) is not None), "args")
     return with_fields(call, **{field: json.loads(text)})
 
 
-def _added(message: Message, call: ToolCall | None, items: Sequence[Any]) -> dict[str, Any]:
+def _make_item(message: Message, call: ToolCall | None, items: Sequence[Any]) -> dict[str, Any]:
     answers = {} if message.tool_call_id is None else {"tool_call_id": message.tool_call_id}
     return {"role": message.role, "content": message.text, **answers}
 
 
-SPELLING = Spelling(
+ITEM_FORMAT = ItemFormat(
     model="assistant",
     is_result=lambda block: False,
     call=_call_in,
     text=text_in,
     stays=lambda block: is_refusal(block) or _call_in(block) is not None,
-    said=part_of,
-    answered=lambda block, text: block,
-    called=_with_arguments,
-    added=_added,
+    make_text=part_of,
+    with_result_text=lambda block, text: block,
+    with_arguments=_with_arguments,
+    make_item=_make_item,
     beside=_new_calls,
 )
 
@@ -557,7 +559,7 @@ def mark_items(
     ends: Sequence[int],
     fitted: Fitted,
     markable: Callable[[Any], str | None],
-    made: Callable[[str], dict[str, Any]],
+    as_part: Callable[[str], dict[str, Any]],
 ) -> dict[str, Any]:
     """Mark the items behind which to cache; return the options that belong to marks.
 
@@ -573,7 +575,7 @@ def mark_items(
             continue
         item = {"role": "user", "content": items[at]} if isinstance(items[at], str) else items[at]
         key = markable(items[at]) or "content"
-        parts = [made(item[key])] if isinstance(item[key], str) else list(item[key])
+        parts = [as_part(item[key])] if isinstance(item[key], str) else list(item[key])
         if MARK not in parts[-1]:
             parts[-1] = {**parts[-1], MARK: mark(point)}
             items[at] = {**item, key: parts}
@@ -581,8 +583,8 @@ def mark_items(
 
 
 def _markable(message: Any) -> str | None:
-    own = isinstance(message, Mapping) and message.get("role") == "assistant"
-    return None if own else takes_mark(message)
+    is_answer = isinstance(message, Mapping) and message.get("role") == "assistant"
+    return None if is_answer else takes_mark(message)
 
 
 def takes_mark(item: Any, key: str = "content") -> str | None:

@@ -42,11 +42,11 @@ class Ledger:
         self._entries.append(NotCarried(self._provider, message, what, reason))
 
     def miss_fields(
-        self, message: int | None, extra: Mapping[str, Any], known: Iterable[str] = ()
+        self, message: int | None, extra: Mapping[str, Any], fields: Iterable[str] = ()
     ) -> None:
         """Note the fields of an `extra` that the API does not know and that are not empty."""
         for key, value in extra.items():
-            if key not in known and key not in _BOOKKEEPING and value not in (None, "", [], {}):
+            if key not in fields and key not in _BOOKKEEPING and value not in (None, "", [], {}):
                 self.miss(message, f"field {key!r}", "the API has no such field")
 
     def enter(self, window: Window) -> None:
@@ -102,12 +102,12 @@ class Ids:
         self._used: set[str] = set()
         self._known: dict[str, str] = {}
 
-    def __call__(self, given: str) -> str:
+    def __call__(self, call_id: str) -> str:
         """Return the id unchanged, or the nearest one that is accepted and not yet taken."""
-        accepted = self._known.get(given)
+        accepted = self._known.get(call_id)
         if accepted is None:
-            accepted = given if self._rule.accepts(given) else self._rule.marked(given)
-            self._known[given] = accepted
+            accepted = call_id if self._rule.accepts(call_id) else self._rule.marked(call_id)
+            self._known[call_id] = accepted
         return self._apart(accepted)
 
     def _apart(self, name: str) -> str:
@@ -169,7 +169,7 @@ def made_by(part: Reasoning) -> str | None:
 
 def known_extra(
     extra: Mapping[str, Any] | None,
-    known: Sequence[str],
+    fields: Sequence[str],
     index: int,
     ledger: Ledger,
     elsewhere: Sequence[str] = (),
@@ -177,8 +177,8 @@ def known_extra(
     """Return a copy of the fields that an API knows; list the others, except any `elsewhere`."""
     if not extra:
         return {}
-    ledger.miss_fields(index, extra, (*known, *elsewhere))
-    return {key: deepcopy(extra[key]) for key in known if extra.get(key) is not None}
+    ledger.miss_fields(index, extra, (*fields, *elsewhere))
+    return {key: deepcopy(extra[key]) for key in fields if extra.get(key) is not None}
 
 
 def ends(
@@ -193,7 +193,7 @@ def ends(
         return []
     sent = enumerate(as_sent(window.messages))
     order = {piece.place: rank for rank, piece in sent if piece.place is not None}
-    found: dict[int, Breakpoint] = {}
+    by_place: dict[int, Breakpoint] = {}
     for point in window.breakpoints:
         until = order.get(point.after - 1)
         if until is None:  # an empty message, which is not sent
@@ -201,8 +201,8 @@ def ends(
             until = max(before, default=-1)
         places = [n for n, (index, _) in enumerate(trail) if order.get(index, -1) <= until]
         if places:
-            found[places[-1]] = point
-    chosen = [(trail[place][1], found[place]) for place in sorted(found)]
+            by_place[places[-1]] = point
+    chosen = [(trail[place][1], by_place[place]) for place in sorted(by_place)]
     return chosen[-room:]
 
 
@@ -258,8 +258,8 @@ def with_fields(value: Any, **new: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return replace(value, **new)
     other = copy(value)
-    for key, each in new.items():
-        setattr(other, key, each)
+    for key, new_value in new.items():
+        setattr(other, key, new_value)
     return other
 
 
@@ -276,9 +276,9 @@ def clean(value: Any) -> Any:
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, Mapping):
-        return {clean(key): clean(each) for key, each in value.items()}
+        return {clean(key): clean(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [clean(each) for each in value]
+        return [clean(item) for item in value]
     return value
 
 

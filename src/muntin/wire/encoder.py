@@ -43,13 +43,13 @@ class Encoder:
         if message.extra and message.extra.get("as_made") == self._maker:
             self.as_made.add(index)
             places.add(END)
-        found: dict[str | None, list[Content]] = {}
+        parts: dict[str | None, list[Content]] = {}
         for part in held:
             extra = part.data if isinstance(part, Other) else part.extra
             before = extra.get("before") if extra else None
             place = before if isinstance(before, str) and before in places else None
-            found.setdefault(place, []).append(part)
-        return found
+            parts.setdefault(place, []).append(part)
+        return parts
 
     def called(self, index: int, call: ToolCall) -> str:
         """Return the name under which a call is sent; a changed name is listed."""

@@ -23,7 +23,7 @@ from muntin.core.profile import OMITTED
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType, MuntinError, NeedsConversation
 from muntin.wire.answers import END, AnswerParts
-from muntin.wire.blocks import Spelling, in_turns, spans_of, turns
+from muntin.wire.blocks import ItemFormat, spans_of, turns, write_turns
 from muntin.wire.common import (
     Files,
     arguments,
@@ -86,19 +86,19 @@ class Ids:
 
     def call(self, name: str, arguments: str) -> str:
         """Return the id of a call."""
-        made = f"call_{digest(f'{name} {arguments}', 6)}"
-        self._given[made] += 1
-        if self._given[made] > 1:
-            made = f"{made}_{self._given[made]}"
-        self._waiting.append((name, made))
-        return made
+        call_id = f"call_{digest(f'{name} {arguments}', 6)}"
+        self._given[call_id] += 1
+        if self._given[call_id] > 1:
+            call_id = f"{call_id}_{self._given[call_id]}"
+        self._waiting.append((name, call_id))
+        return call_id
 
     def response(self, name: str) -> str:
         """Return the id of the call that a response answers."""
-        for place, (called, made) in enumerate(self._waiting):
+        for place, (called, call_id) in enumerate(self._waiting):
             if called == name:
                 del self._waiting[place]
-                return made
+                return call_id
         return self.call(name, "")  # its call is not in this list
 
 
@@ -107,10 +107,12 @@ def read_messages(data: Mapping[str, Any], ids: Ids | None) -> list[Message]:
 
     Without `ids` a call or response must have its own id.
     """
-    given = data["parts"]
-    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
-        raise InvalidType(f"the 'parts' of a message must be a list, not {type(given).__name__}")
-    parts = [_spelled(part) for part in given]
+    data_parts = data["parts"]
+    if isinstance(data_parts, str | bytes) or not isinstance(data_parts, Sequence):
+        raise InvalidType(
+            f"the 'parts' of a message must be a list, not {type(data_parts).__name__}"
+        )
+    parts = [_spelled(part) for part in data_parts]
     role = data.get("role")
     if role is None:
         role = "model" if any("function_call" in part for part in parts) else "user"
@@ -119,10 +121,10 @@ def read_messages(data: Mapping[str, Any], ids: Ids | None) -> list[Message]:
             f"unknown role {shown(role)} of a message with 'parts'; use user or model"
         )
     rest = {k: v for k, v in data.items() if k not in ("role", "parts", "at") and v is not None}
-    known = {"at": data.get("at"), "extra": rest or None}
+    fields = {"at": data.get("at"), "extra": rest or None}
     if _ROLES[role] == "assistant":
-        return [_model(parts, ids, known)]
-    return _user(_ROLES[role], parts, ids, known)
+        return [_model(parts, ids, fields)]
+    return _user(_ROLES[role], parts, ids, fields)
 
 
 def _spelled(part: object) -> dict[str, Any]:
@@ -132,13 +134,13 @@ def _spelled(part: object) -> dict[str, Any]:
     data = as_plain(part)
     if not isinstance(data, Mapping):
         raise InvalidType(f"a part must be a dict, not {type(part).__name__}")
-    found = {_snake(key): value for key, value in data.items() if value is not None}
-    if "type" in found:
-        raise InvalidInput(f"a part of Google's has no 'type': {sorted(found)}")
-    signature = found.get(SIGNATURE)
+    fields = {_snake(key): value for key, value in data.items() if value is not None}
+    if "type" in fields:
+        raise InvalidInput(f"a part of Google's has no 'type': {sorted(fields)}")
+    signature = fields.get(SIGNATURE)
     if isinstance(signature, bytes):
-        found[SIGNATURE] = b64encode(signature).decode()
-    return found
+        fields[SIGNATURE] = b64encode(signature).decode()
+    return fields
 
 
 def _snake(name: str) -> str:
@@ -148,37 +150,37 @@ def _snake(name: str) -> str:
 def _model(
     parts: Sequence[dict[str, Any]],
     ids: Ids | None,
-    known: Mapping[str, Any],
+    fields: Mapping[str, Any],
     *,
     answer: bool = False,
 ) -> Message:
     """Read the parts of a model; an `answer` may have parts of unknown types."""
-    made = AnswerParts()
-    for each in parts:
-        if "function_response" in each:
+    message_parts = AnswerParts()
+    for part in parts:
+        if "function_response" in part:
             raise InvalidInput("a function response belongs to a user's message, not to a model's")
-        if "function_call" in each:
-            made.call(_call(each, ids))
+        if "function_call" in part:
+            message_parts.call(_call(part, ids))
         else:
-            made.add(_part(each, answer=answer))
-    unknown = any(isinstance(p, Other) and p.data["type"] not in PARTS for p in made.parts)
-    return made.message("google", as_made=unknown, **known)
+            message_parts.add(_part(part, answer=answer))
+    unknown = any(isinstance(p, Other) and p.data["type"] not in PARTS for p in message_parts.parts)
+    return message_parts.message("google", as_made=unknown, **fields)
 
 
 def _user(
-    role: str, parts: Sequence[dict[str, Any]], ids: Ids | None, known: Mapping[str, Any]
+    role: str, parts: Sequence[dict[str, Any]], ids: Ids | None, fields: Mapping[str, Any]
 ) -> list[Message]:
     if any("function_call" in part for part in parts):
         raise InvalidInput("a function call belongs to a model's message, not to a user's")
-    found: list[Message] = []
-    for span in spans_of(parts, SPELLING.is_result) if parts else ():
-        said = [parts[number] for number in span]
-        if SPELLING.is_result(said[0]):
-            found.append(_response(said[0], ids, known["at"]))
+    messages: list[Message] = []
+    for span in spans_of(parts, ITEM_FORMAT.is_result) if parts else ():
+        piece = [parts[number] for number in span]
+        if ITEM_FORMAT.is_result(piece[0]):
+            messages.append(_response(piece[0], ids, fields["at"]))
         else:
-            content = joined([_part(part) for part in said])
-            found.append(Message(role, content, **known))  # type: ignore[arg-type]
-    return found
+            content = joined([_part(part) for part in piece])
+            messages.append(Message(role, content, **fields))  # type: ignore[arg-type]
+    return messages
 
 
 def _part(part: dict[str, Any], *, answer: bool = False) -> Part:
@@ -195,7 +197,7 @@ def _part(part: dict[str, Any], *, answer: bool = False) -> Part:
             value = as_json(rest.pop(kind))
             rest.pop("thought", None)
             if isinstance(value, Mapping):
-                value = {_snake(key): each for key, each in value.items()}
+                value = {_snake(key): item for key, item in value.items()}
             return Other({"type": kind, kind: value, **_beside(rest)})
     raise InvalidInput(f"a part of Google's with {sorted(part)} cannot be read")
 
@@ -213,8 +215,8 @@ def _call(part: dict[str, Any], ids: Ids | None) -> ToolCall:
     name = call.get("name") if isinstance(call, Mapping) else None
     if not isinstance(name, str):
         raise InvalidInput(f"a function call needs a 'name': {shown(part['function_call'])}")
-    given = as_json(call.get("args") or {})
-    arguments = compact_json(copy_json(given, f"the arguments of function call {name!r}"))
+    values = as_json(call.get("args") or {})
+    arguments = compact_json(copy_json(values, f"the arguments of function call {name!r}"))
     extra = _beside(rest)
     call_id = call.get("id")
     if call_id is None:
@@ -224,13 +226,13 @@ def _call(part: dict[str, Any], ids: Ids | None) -> ToolCall:
 
 
 def _response(part: dict[str, Any], ids: Ids | None, at: float | None) -> Message:
-    given = as_plain(part["function_response"])
-    name = given.get("name") if isinstance(given, Mapping) else None
+    fields = as_plain(part["function_response"])
+    name = fields.get("name") if isinstance(fields, Mapping) else None
     if not isinstance(name, str):
         raise InvalidInput(
             f"a function response needs a 'name': {shown(part['function_response'])}"
         )
-    rest = {_snake(key): value for key, value in given.items() if value is not None}
+    rest = {_snake(key): value for key, value in fields.items() if value is not None}
     call_id = rest.pop("id", None)
     del rest["name"]
     response = copy_json(as_json(rest.pop("response", {})), f"the response of {name!r}")
@@ -239,9 +241,9 @@ def _response(part: dict[str, Any], ids: Ids | None, at: float | None) -> Messag
     extra = _beside({k: v for k, v in part.items() if k != "function_response"})
     if rest:
         extra["function_response"] = as_json(rest)
-    text, told = compact_json(response), response.get("output") or response.get("error")
-    if len(response) == 1 and isinstance(told, str):
-        text = told
+    text, output = compact_json(response), response.get("output") or response.get("error")
+    if len(response) == 1 and isinstance(output, str):
+        text = output
         if "error" in response:
             extra["is_error"] = True
     else:
@@ -273,9 +275,9 @@ def as_json(value: Any) -> Any:
     if isinstance(value, bytes):
         return b64encode(value).decode()
     if isinstance(value, Mapping):
-        return {str(key): as_json(each) for key, each in value.items()}
+        return {str(key): as_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [as_json(each) for each in value]
+        return [as_json(item) for item in value]
     return getattr(value, "value", value)
 
 
@@ -382,16 +384,18 @@ class _Encoder(Encoder):
         text = hinted(message, index, self.files, self.ledger)
         if text is not None:
             return [{"text": text}] if text else []
-        return self._said(index, self._contents(index, message), role)
+        return self._encoded_parts(index, self._contents(index, message), role)
 
-    def _said(
+    def _encoded_parts(
         self, index: int, held: Iterable[Content], role: str = "model"
     ) -> list[dict[str, Any]]:
         sent = (self._part(index, part, role) for part in held)
         return [part for part in sent if part is not None]
 
     def _contents(self, index: int, message: Message) -> Iterator[Content]:
-        return contents(message, index, self.files, self.ledger, own=PARTS, addresses=_ADDRESSES)
+        return contents(
+            message, index, self.files, self.ledger, vendor_types=PARTS, addresses=_ADDRESSES
+        )
 
     def _part(self, index: int, part: Content, role: str) -> dict[str, Any] | None:
         if isinstance(part, Text):
@@ -399,8 +403,8 @@ class _Encoder(Encoder):
             return {"text": part.text, **extra} if part.text or SIGNATURE in extra else None
         if isinstance(part, Reasoning):
             if role == "model" and made_by(part) == "google":
-                given = {SIGNATURE: part.signature} if part.signature is not None else {}
-                signed = self._signed(index, given)
+                fields = {SIGNATURE: part.signature} if part.signature is not None else {}
+                signed = self._signed(index, fields)
                 thought = {"text": part.text, "thought": True, **signed}
                 return thought if part.text or signed else None
             self.ledger.miss(index, "reasoning", "it is not a thought of Gemini's")
@@ -438,13 +442,13 @@ class _Encoder(Encoder):
         self, index: int, extra: Mapping[str, Any] | None, fields: Sequence[str] = ()
     ) -> dict[str, Any]:
         """Return the signature of a part, as the bytes that the SDK wants, and these fields."""
-        known = known_extra(extra, (SIGNATURE, *fields), index, self.ledger)
-        if SIGNATURE in known:
-            known[SIGNATURE] = _bytes(known[SIGNATURE])
-            if not known[SIGNATURE]:
-                del known[SIGNATURE]
+        signed = known_extra(extra, (SIGNATURE, *fields), index, self.ledger)
+        if SIGNATURE in signed:
+            signed[SIGNATURE] = _bytes(signed[SIGNATURE])
+            if not signed[SIGNATURE]:
+                del signed[SIGNATURE]
                 self.ledger.miss(index, "a thought signature", "it is no base64")
-        return known
+        return signed
 
     def _model(self, index: int, message: Message, answers: Sequence[Answer]) -> None:
         content = message.content
@@ -452,14 +456,14 @@ class _Encoder(Encoder):
         held = () if is_text_alone else self._contents(index, message)
         places = self.by_place(index, message, answers, held)
         parts: list[dict[str, Any]] = [{"text": content}] if is_text_alone and content else []
-        parts += self._said(index, places.get(None, ()))
+        parts += self._encoded_parts(index, places.get(None, ()))
         results: list[dict[str, Any]] = []
         for number, (call, result, at) in enumerate(answers):
             name, call_id = self.called(index, call), self.ids(call.id)
-            parts += self._said(index, places.get(call.id, ()))
+            parts += self._encoded_parts(index, places.get(call.id, ()))
             parts.append(self._call(index, call, name, call_id, first=number == 0))
             results += self._result(at, call, result, name, call_id)
-        parts += self._said(index, places.get(END, ()))
+        parts += self._encoded_parts(index, places.get(END, ()))
         self.miss_name(index, message)
         if message.extra:
             self.ledger.miss_fields(index, message.extra)
@@ -494,10 +498,10 @@ class _Encoder(Encoder):
         if result is not None:
             self.miss_name(index, result, call)
             if result.extra:
-                part.update(self._told(index, result.extra, response, text or ""))
+                part.update(self._result_fields(index, result.extra, response, text or ""))
         return [part, *media]
 
-    def _told(
+    def _result_fields(
         self, index: int, extra: Mapping[str, Any], response: dict[str, Any], text: str
     ) -> dict[str, Any]:
         """Put the fields of a result into its response; return the fields beside the response."""
@@ -515,12 +519,12 @@ class _Encoder(Encoder):
         for tool in tools:
             function = function_of(tool)
             if function is not None:
-                made = self._function(function)
-                declared += [made] if made is not None else []
+                declaration = self._function(function)
+                declared += [declaration] if declaration is not None else []
             elif tool and _TOOLS.issuperset(tool):
-                for given in tool.get("function_declarations") or ():
-                    name = self.declare(given.get("name"))
-                    declared += [{**given, "name": name}] if name is not None else []
+                for declaration in tool.get("function_declarations") or ():
+                    name = self.declare(declaration.get("name"))
+                    declared += [{**declaration, "name": name}] if name is not None else []
                 rest = {k: v for k, v in tool.items() if k != "function_declarations"}
                 native += [rest] if rest else []
             else:
@@ -532,12 +536,12 @@ class _Encoder(Encoder):
         if name is None:
             return None
         self.ledger.miss_fields(None, function, ("name", "description", "parameters"))
-        made: dict[str, Any] = {"name": name}
+        declaration: dict[str, Any] = {"name": name}
         if function.get("description"):
-            made["description"] = function["description"]
+            declaration["description"] = function["description"]
         if function.get("parameters"):
-            made["parameters_json_schema"] = schema_of(function["parameters"])
-        return made
+            declaration["parameters_json_schema"] = schema_of(function["parameters"])
+        return declaration
 
 
 def _id(call: ToolCall, call_id: str) -> dict[str, str]:
@@ -601,8 +605,8 @@ def decode(response: Any, window: Window | None = None) -> Reply:
     naming the expected form, if the value is something else.
     """
     if not _field(response, "candidates") and _field(response, "prompt_feedback") is None:
-        found = sorted(map(str, response)) if isinstance(response, Mapping) else type(response)
-        raise InvalidInput(f"expected {RESPONSE}, which has 'candidates'; got {shown(found)}")
+        kind = sorted(map(str, response)) if isinstance(response, Mapping) else type(response)
+        raise InvalidInput(f"expected {RESPONSE}, which has 'candidates'; got {shown(kind)}")
     try:
         candidates = _field(response, "candidates") or ()
         for candidate in candidates:
@@ -662,18 +666,18 @@ class _CallIds:
         if "function_call" not in part:
             return part
         call = as_plain(part["function_call"])
-        made = f"{self._response_id or 'call'}_{self._count}"
+        call_id = f"{self._response_id or 'call'}_{self._count}"
         self._count += 1
-        return {**part, "function_call": {**call, "id": call.get("id") or made}}
+        return {**part, "function_call": {**call, "id": call.get("id") or call_id}}
 
 
 def _field(value: Any, name: str) -> Any:
     """Return a field of an SDK's object or of a dict, in Python's or the REST API's spelling."""
-    found = get(value, name)
-    if found is None and isinstance(value, dict) and "_" in name:
-        first, *others = name.split("_")
-        found = value.get(first + "".join(word.title() for word in others))
-    return found
+    value_found = get(value, name)
+    if value_found is None and isinstance(value, dict) and "_" in name:
+        first, *words = name.split("_")
+        value_found = value.get(first + "".join(word.title() for word in words))
+    return value_found
 
 
 class Assembler:
@@ -745,8 +749,8 @@ class Assembler:
 
 
 def _tokens(usage: Any, *names: str) -> int:
-    found = [_field(usage, name) for name in names] if usage is not None else []
-    return sum(each for each in found if isinstance(each, int))
+    counts = [_field(usage, name) for name in names] if usage is not None else []
+    return sum(count for count in counts if isinstance(count, int))
 
 
 # requests read
@@ -760,12 +764,12 @@ def read_request(body: Body) -> Request:
     system = _either(beside, "systemInstruction", "system_instruction")
     if isinstance(system, str):
         system = {"parts": [{"text": system}]}
-    told = isinstance(system, Mapping) and system.get("parts")
+    system_parts = isinstance(system, Mapping) and system.get("parts")
     model = body.get("model")
     cached = _either(beside, "cachedContent", "cached_content")
     return Request(
         listed(body, "contents", "a request of Gemini's"),
-        system=system_message(_system, told) if told else (),
+        system=system_message(_system, system_parts) if system_parts else (),
         tools=tuple(_tools(beside)),
         model=named("google", model.removeprefix("models/") if isinstance(model, str) else None),
         passes="its beginning is cached at Google" if cached else None,
@@ -776,8 +780,8 @@ def read_request(body: Body) -> Request:
 def write_request(body: Body, fitted: Fitted) -> dict[str, Any]:
     """Return the request with the kept messages; Gemini caches without marks."""
     contents = body["contents"]
-    made = turns(contents, fitted.placed, SPELLING)
-    return {**body, "contents": in_turns(contents, made, SPELLING)}
+    new_turns = turns(contents, fitted.placed, ITEM_FORMAT)
+    return {**body, "contents": write_turns(contents, new_turns, ITEM_FORMAT)}
 
 
 def _system(parts: Any) -> Message:
@@ -790,31 +794,31 @@ def _either(data: Mapping[str, Any], *names: str) -> Any:
 
 def _form(settings: Any) -> Mapping[str, Any] | None:
     """Return the schema of the answer."""
-    given = settings if isinstance(settings, Mapping) else {}
+    fields = settings if isinstance(settings, Mapping) else {}
     names = ("responseJsonSchema", "response_json_schema", "responseSchema", "response_schema")
-    found = as_plain(_either(given, *names))
-    return found if isinstance(found, Mapping) else None
+    form = as_plain(_either(fields, *names))
+    return form if isinstance(form, Mapping) else None
 
 
 def _tools(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the functions that are declared, each as a tool of its own, and Google's own tools."""
-    found: list[Mapping[str, Any]] = []
+    tools: list[Mapping[str, Any]] = []
     for tool in body.get("tools") or ():
         if not isinstance(tool, Mapping):
             continue
         declared = _either(tool, "functionDeclarations", "function_declarations")
         if not isinstance(declared, list | tuple):
-            found.append(tool)
+            tools.append(tool)
             continue
-        for each in declared:
-            if isinstance(each, Mapping):
+        for function in declared:
+            if isinstance(function, Mapping):
                 schema = _either(
-                    each, "parametersJsonSchema", "parameters_json_schema", "parameters"
+                    function, "parametersJsonSchema", "parameters_json_schema", "parameters"
                 )
-                known = {key: each[key] for key in ("name", "description") if key in each}
+                fields = {key: function[key] for key in ("name", "description") if key in function}
                 parameters = {} if schema is None else {"parameters": schema}
-                found.append({"type": "function", "function": {**known, **parameters}})
-    return found
+                tools.append({"type": "function", "function": {**fields, **parameters}})
+    return tools
 
 
 def known_fields(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -822,10 +826,10 @@ def known_fields(data: Mapping[str, Any]) -> dict[str, Any]:
     parts = data["parts"]
     if not isinstance(parts, list | tuple):
         return dict(data)
-    return {**data, "parts": [_known(part) for part in parts]}
+    return {**data, "parts": [_known_fields(part) for part in parts]}
 
 
-def _known(part: Any) -> Any:
+def _known_fields(part: Any) -> Any:
     if not isinstance(part, Mapping):
         return part
     return {key: value for key, value in part.items() if _snake(key) in _FIELDS}
@@ -858,16 +862,16 @@ def _text(part: Any) -> str | None:
     return text if isinstance(text, str) and not get(part, "thought") else None
 
 
-def _answered(part: Any, text: str) -> Any:
+def _with_result_text(part: Any, text: str) -> Any:
     held = _held(part, _RESPONSES)
-    given = get(held, "response")
-    failed = isinstance(given, Mapping) and set(given) == {"error"}
+    response = get(held, "response")
+    failed = isinstance(response, Mapping) and set(response) == {"error"}
     # Other parts of a response, such as pictures, are left out with its text.
     rest = {"parts": None} if get(held, "parts") else {}
     return _with_held(part, _RESPONSES, response={"error" if failed else "output": text}, **rest)
 
 
-def _added(message: Message, call: ToolCall | None, items: Sequence[Any]) -> dict[str, Any]:
+def _make_item(message: Message, call: ToolCall | None, items: Sequence[Any]) -> dict[str, Any]:
     if call is None:
         return {"role": "user", "parts": [{"text": message.text}]}
     parts = (part for item in items for part in get(item, "parts") or ())
@@ -875,15 +879,15 @@ def _added(message: Message, call: ToolCall | None, items: Sequence[Any]) -> dic
     return {"role": "user", "parts": [{key: response(call, message.text)}]}
 
 
-SPELLING = Spelling(
+ITEM_FORMAT = ItemFormat(
     model="model",
     is_result=lambda part: _held(part, _RESPONSES) is not None,
     call=lambda part: _held(part, _CALLS),
     text=_text,
     stays=lambda part: _held(part, _CALLS) is not None or bool(get(part, "thought")),
-    said=lambda text: {"text": text},
-    answered=_answered,
-    called=lambda part, text: _with_held(part, _CALLS, args=json.loads(text)),
-    added=_added,
+    make_text=lambda text: {"text": text},
+    with_result_text=_with_result_text,
+    with_arguments=lambda part, text: _with_held(part, _CALLS, args=json.loads(text)),
+    make_item=_make_item,
     key=lambda item: "parts",
 )

@@ -89,10 +89,10 @@ def _fields(item: Any) -> Mapping[str, Any]:
         if item is data or "role" in data or "parts" in data or data.get("type") is not None:
             return data
         return {**data, "type": type(item).__name__}  # a dump leaves constant fields out
-    found = {key: each for key in _FIELDS if (each := getattr(item, key, None)) is not None}
-    if "role" not in found and spelled_role(type(item).__name__) is None:
+    fields = {key: value for key in _FIELDS if (value := getattr(item, key, None)) is not None}
+    if "role" not in fields and spelled_role(type(item).__name__) is None:
         raise InvalidType(f"a {type(item).__name__} cannot be read as a message")
-    return found if "role" in found else {**found, "type": type(item).__name__}
+    return fields if "role" in fields else {**fields, "type": type(item).__name__}
 
 
 class _Cleaner:
@@ -109,9 +109,9 @@ class _Cleaner:
             self.found = True
             return replace_surrogates(value)
         if isinstance(value, Mapping):
-            return {key: self.value(each) for key, each in value.items()}
+            return {key: self.value(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
-            return [self.value(as_plain(each)) for each in value]
+            return [self.value(as_plain(item)) for item in value]
         return value
 
 
@@ -135,20 +135,20 @@ def _message(data: Mapping[str, Any]) -> dict[str, Any]:
     role = spelled_role(word)
     if role is None:
         raise InvalidInput(f"unknown role {word!r}")
-    found: dict[str, Any] = {key: data[key] for key in _BESIDE if data.get(key) is not None}
-    found |= {"role": role, "content": _content(data.get("content"))}
+    message: dict[str, Any] = {key: data[key] for key in _BESIDE if data.get(key) is not None}
+    message |= {"role": role, "content": _content(data.get("content"))}
     if data.get("stop_reason") is not None:
-        found["stop_reason"] = data["stop_reason"]
+        message["stop_reason"] = data["stop_reason"]
     if isinstance(data.get("name"), str) and role != "tool":
-        found["name"] = data["name"]
+        message["name"] = data["name"]
     if role == "assistant":
         calls = _calls(data)
-        found["content"] = _apart(found["content"], calls)
+        message["content"] = _apart(message["content"], calls)
         if calls:
-            found["tool_calls"] = calls
+            message["tool_calls"] = calls
     if role == "tool":
-        found["tool_call_id"] = _text(data.get("tool_call_id"))
-    return found
+        message["tool_call_id"] = _text(data.get("tool_call_id"))
+    return message
 
 
 def _text(value: Any) -> str:
@@ -204,9 +204,9 @@ def _apart(content: Any, calls: Sequence[Mapping[str, Any]]) -> Any:
     """Return a content without the blocks that are calls, if the calls also stand beside it."""
     if not isinstance(content, list):
         return content
-    known = {call["id"] for call in calls}
+    call_ids = {call["id"] for call in calls}
     kinds = ("tool_call", "tool_call_chunk", "tool_use", "function_call")
-    return [p for p in content if not (p.get("type") in kinds and _block_id(p) in known)] or None
+    return [p for p in content if not (p.get("type") in kinds and _block_id(p) in call_ids)] or None
 
 
 def _block_id(block: Mapping[str, Any]) -> Any:
@@ -214,29 +214,29 @@ def _block_id(block: Mapping[str, Any]) -> Any:
 
 
 def _calls(data: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the calls of a message, each with an id of its own and arguments."""
-    given = data.get("tool_calls")
-    found = list(given) if isinstance(given, list | tuple) else []
+    """Return the calls of a message, item with an id of its own and arguments."""
+    listed = data.get("tool_calls")
+    items = list(listed) if isinstance(listed, list | tuple) else []
     legacy = data.get("function_call")
-    if isinstance(legacy, Mapping) and not found:
-        found = [{"function": legacy}]
+    if isinstance(legacy, Mapping) and not items:
+        items = [{"function": legacy}]
     calls: dict[str, dict[str, Any]] = {}
-    for place, each in enumerate(found):
-        call = _call(each, place)
+    for place, item in enumerate(items):
+        call = _call(item, place)
         calls.setdefault(call["id"], call)  # a repeated call is counted once
     return list(calls.values())
 
 
-def _call(given: Any, place: int) -> dict[str, Any]:
-    if not isinstance(given, Mapping):
-        raise InvalidType(f"tool_calls[{place}] is a {type(given).__name__}")
-    inner = given.get("function") or given.get("custom")
-    told = inner if isinstance(inner, Mapping) else given
+def _call(call: Any, place: int) -> dict[str, Any]:
+    if not isinstance(call, Mapping):
+        raise InvalidType(f"tool_calls[{place}] is a {type(call).__name__}")
+    inner = call.get("function") or call.get("custom")
+    fields = inner if isinstance(inner, Mapping) else call
     arguments: Any = next(
-        (told[key] for key in ("arguments", "args", "input") if told.get(key) is not None), {}
+        (fields[key] for key in ("arguments", "args", "input") if fields.get(key) is not None), {}
     )
-    name, written = _text(told.get("name")) or "unknown", _text(arguments) or "{}"
-    call_id = _text(given.get("id") or given.get("call_id")) or made_id(name, written, place)
+    name, written = _text(fields.get("name")) or "unknown", _text(arguments) or "{}"
+    call_id = _text(call.get("id") or call.get("call_id")) or made_id(name, written, place)
     return {
         "id": call_id,
         "type": "function",

@@ -15,7 +15,7 @@ from muntin.core.parts import Other, as_plain
 from muntin.errors import InvalidInput, MuntinError
 from muntin.wire import anthropic, chat, google, responses
 from muntin.wire import blocks as shared
-from muntin.wire.blocks import Ref, Spelling, joined_results
+from muntin.wire.blocks import ItemFormat, Ref, merge_results
 from muntin.wire.common import as_text, clean, get, with_fields
 from muntin.wire.lenient import made_id, normal, spelled_role
 from muntin.wire.pieces import Piece, Pieces, Placed
@@ -28,29 +28,29 @@ class NotSingle(Exception):
     """An item is not one message, although each item was expected to be one."""
 
 
-def spelling_of(item: Any) -> Spelling:
+def format_of(item: Any) -> ItemFormat:
     """Return how an item is written."""
     if get(item, "parts") is not None:
-        return google.SPELLING
+        return google.ITEM_FORMAT
     kind = get(item, "type")
     if isinstance(kind, str) and kind in responses.TYPES:
-        return responses.SPELLING
+        return responses.ITEM_FORMAT
     content = get(item, "content")
     blocks = content if kind != "ai" and isinstance(content, list | tuple) else ()
-    own = any(anthropic.is_message_block(block) for block in blocks)
-    return anthropic.SPELLING if own else chat.SPELLING
+    is_anthropic = any(anthropic.is_message_block(block) for block in blocks)
+    return anthropic.ITEM_FORMAT if is_anthropic else chat.ITEM_FORMAT
 
 
 def spans_of(item: Any) -> list[range]:
     """Return the blocks of each piece of an item: each result is a piece, and all blocks between
     two results are one piece."""
-    spelling = spelling_of(item)
-    return shared.spans_of(_blocks(item, spelling), spelling.is_result)
+    item_format = format_of(item)
+    return shared.spans_of(_blocks(item, item_format), item_format.is_result)
 
 
-def _blocks(item: Any, spelling: Spelling) -> Sequence[Any]:
-    found = get(item, spelling.key(item))
-    return found if isinstance(found, list | tuple) else ()
+def _blocks(item: Any, item_format: ItemFormat) -> Sequence[Any]:
+    blocks = get(item, item_format.key(item))
+    return blocks if isinstance(blocks, list | tuple) else ()
 
 
 # reading
@@ -86,11 +86,11 @@ def pieces_of(items: Sequence[Any], *, single: bool = False, mends: bool = True)
         if len(spans := spans_of(items[head])) > 1
     }
     count = len(items) if groups is None else len(groups)
-    found = Pieces(range(count), reader.read, several=several, role=reader.role)
+    pieces = Pieces(range(count), reader.read, several=several, role=reader.role)
     if any(get(items[number], "parts") is not None for number in odd):
-        for number in range(len(found)):  # ids of Google's calls are made in their order
-            found[number]
-    return found
+        for number in range(len(pieces)):  # ids of Google's calls are made in their order
+            pieces[number]
+    return pieces
 
 
 def piece(data: Any, ref: Any) -> Piece:
@@ -137,9 +137,9 @@ class _Reader:
         if self._single and (len(spans) > 1 or joins_others(item) or get(item, "parts")):
             raise NotSingle
         if len(spans) == 1:
-            found = self.piece(item, ref)
-            return [found if self._groups is None else self._answer(found)]
-        data, key = as_plain(item), spelling_of(item).key(item)
+            piece = self.piece(item, ref)
+            return [piece if self._groups is None else self._answer(piece)]
+        data, key = as_plain(item), format_of(item).key(item)
         return [
             self.piece({**data, key: [data[key][n] for n in span]}, ref._replace(part=part))
             for part, span in enumerate(spans)
@@ -150,13 +150,13 @@ class _Reader:
         if isinstance(item, Message):
             return Piece(item, ref)
         key = _key(item)
-        known = None if key is None else _known.get(key)
-        if known is not None:
-            return Piece(known, ref)
-        found = self._piece([item], ref)
-        if key is not None and found.opaque is None and not found.repaired:
-            _known.put(key, found.message, 2 * sum([len(each or "") for each in key]))
-        return self._mended(found)
+        cached = None if key is None else _messages.get(key)
+        if cached is not None:
+            return Piece(cached, ref)
+        piece = self._piece([item], ref)
+        if key is not None and piece.opaque is None and not piece.repaired:
+            _messages.put(key, piece.message, 2 * sum([len(text or "") for text in key]))
+        return self._mended(piece)
 
     def _mended(self, piece: Piece) -> Piece:
         return piece if self._mends or not piece.repaired else piece._replace(repaired=False)
@@ -170,10 +170,10 @@ class _Reader:
                 item = as_plain(items[0])
                 cleaned = clean(item)
                 return Piece(responses.own_result(cleaned), ref, repaired=cleaned != item)
-            found = [normal(item) for item in items]
-            data = [each for each, _ in found]
+            pairs = [normal(item) for item in items]
+            data = [item for item, _ in pairs]
             message = _one(read_messages(data, ids=self._ids))
-            return Piece(message, ref, repaired=any(cleaned for _, cleaned in found))
+            return Piece(message, ref, repaired=any(cleaned for _, cleaned in pairs))
         except _UNREADABLE as error:
             why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         with suppress(*_UNREADABLE):
@@ -207,12 +207,14 @@ class _Reader:
         owner = number - 1
         while owner >= 0 and role_of(self._items[owner]) in ("tool", "function"):
             owner -= 1
-        found = self.read(owner, owner)[0].message if owner >= 0 and self._groups is None else None
-        free = list(found.tool_calls) if found is not None else []
+        caller = self.read(owner, owner)[0].message if owner >= 0 and self._groups is None else None
+        free = list(caller.tool_calls) if caller is not None else []
         for answer in (*self._items[owner + 1 : number], item):
-            name, given = get(answer, "name"), get(answer, "tool_call_id")
-            same = [call for call in free if call.id == given or (not given and call.name == name)]
-            answered = (same or ([] if given else free))[:1]
+            name, call_id = get(answer, "name"), get(answer, "tool_call_id")
+            same = [
+                call for call in free if call.id == call_id or (not call_id and call.name == name)
+            ]
+            answered = (same or ([] if call_id else free))[:1]
             free = [call for call in free if call not in answered]
         return answered[0].id if answered else made_id(str(item.get("name")), "", number - owner)
 
@@ -248,20 +250,22 @@ def _simpler(items: Sequence[Any]) -> list[Any]:
         text = {"type": "output_text", "text": as_text(rest)}
         return [{"type": "message", "content": [text]}, *calls]
     (item,) = items
-    spelling = spelling_of(item)
+    item_format = format_of(item)
     if isinstance(item.get("output"), list) and item.get("call_id"):
         return [{**item, "output": as_text(item["output"])}]
-    blocks = _blocks(item, spelling)
-    calls = [block for block in blocks if spelling.call(block) is not None]
+    blocks = _blocks(item, item_format)
+    calls = [block for block in blocks if item_format.call(block) is not None]
     results = [
-        spelling.answered(block, as_text(block)) for block in blocks if spelling.is_result(block)
+        item_format.with_result_text(block, as_text(block))
+        for block in blocks
+        if item_format.is_result(block)
     ]
-    rest = [block for block in blocks if spelling.call(block) is None]
+    rest = [block for block in blocks if item_format.call(block) is None]
     if calls and rest:
-        calls = [spelling.said(as_text(rest)), *calls]
+        calls = [item_format.make_text(as_text(rest)), *calls]
     if not (results or calls):
         raise InvalidInput("it holds neither a call nor a result")
-    return [{**item, spelling.key(item): results or calls}]
+    return [{**item, item_format.key(item): results or calls}]
 
 
 def _opaque(item: Any, ref: Any, why: str) -> Piece:
@@ -278,7 +282,7 @@ def _opaque(item: Any, ref: Any, why: str) -> Piece:
 
 
 # Most messages of a request were in the request before.
-_known = FormMemo(32_000_000)
+_messages = FormMemo(32_000_000)
 _TEXTS = {str, type(None)}
 
 
@@ -308,15 +312,15 @@ def _key(item: Any) -> tuple[str | None, ...] | None:
 # writing
 
 
-def written(items: Sequence[Any], placed: Sequence[Placed]) -> list[Any]:
+def write_items(items: Sequence[Any], placed: Sequence[Placed]) -> list[Any]:
     """Return the placed items; an unchanged item is the same object."""
-    found, _ = shared.written(items, placed, spelling_of)
-    added = any(each.ref is None and each.message.tool_call_id for each in placed)
-    return joined_results(found, items, _answers, _joined) if added else found
+    new_items, _ = shared.write_items(items, placed, format_of)
+    added = any(part.ref is None and part.message.tool_call_id for part in placed)
+    return merge_results(new_items, items, _answers, _joined) if added else new_items
 
 
 def _answers(item: Any) -> bool:
-    return any(map(google.SPELLING.is_result, get(item, "parts") or ()))
+    return any(map(google.ITEM_FORMAT.is_result, get(item, "parts") or ()))
 
 
 def _joined(one: Any, other: Any) -> Any:

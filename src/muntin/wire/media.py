@@ -90,7 +90,7 @@ def contents(
     files: Files,
     ledger: Ledger,
     *,
-    own: Collection[str] = (),
+    vendor_types: Collection[str] = (),
     addresses: tuple[str, ...] = WEB,
 ) -> Iterator[Content]:
     """Yield the content of a message: images and files in one form, names of files as hints.
@@ -99,33 +99,35 @@ def contents(
     is listed, and not yielded, if its data is no base64 and its address begins with none of
     `addresses`.
     """
-    for each in _contents(message, index, files, ledger, own):
+    for part in _contents(message, index, files, ledger, vendor_types):
         fault = None
-        if isinstance(each, Media) and each.id is None:
-            if each.inline:
-                each, fault = _readable(each)
+        if isinstance(part, Media) and part.id is None:
+            if part.inline:
+                part, fault = _readable(part)
             else:
-                fault = wrong_address(each.url or "", addresses)
+                fault = wrong_address(part.url or "", addresses)
         if fault is None:
-            yield each
+            yield part
         else:
-            ledger.miss(index, each.label if isinstance(each, Media) else "a part", fault)
+            ledger.miss(index, part.label if isinstance(part, Media) else "a part", fault)
 
 
 def wrong_address(url: str, addresses: tuple[str, ...]) -> str | None:
     """Say what is wrong with an address that a provider cannot fetch; None if it is right."""
-    known = any(url[: len(each)].lower() == each and len(url) > len(each) for each in addresses)
-    return None if known else "it is neither base64 data nor an http address"
+    is_known = any(
+        url[: len(start)].lower() == start and len(url) > len(start) for start in addresses
+    )
+    return None if is_known else "it is neither base64 data nor an http address"
 
 
 def _readable(media: Media) -> tuple[Media, str | None]:
     """Return media with its data as plain base64, and what is wrong with the data, or None."""
-    given = media.base64
-    if _is_base64(given):
-        if (media.url or "").endswith(f";base64,{given}"):
+    data = media.base64
+    if _is_base64(data):
+        if (media.url or "").endswith(f";base64,{data}"):
             return media, None
-        return replace(media, url=f"data:{media.mime};base64,{given}"), None
-    plain = "".join(unquote(given).translate(_URL_SAFE).split())
+        return replace(media, url=f"data:{media.mime};base64,{data}"), None
+    plain = "".join(unquote(data).translate(_URL_SAFE).split())
     plain += "=" * (-len(plain) % 4)
     if _is_base64(plain):
         return replace(media, url=f"data:{media.mime};base64,{plain}"), None
@@ -140,7 +142,7 @@ def _is_base64(text: str) -> bool:
 
 
 def _contents(
-    message: Message, index: int, files: Files, ledger: Ledger, own: Collection[str]
+    message: Message, index: int, files: Files, ledger: Ledger, vendor_types: Collection[str]
 ) -> Iterator[Content]:
     content = message.content
     if isinstance(content, str):
@@ -159,7 +161,7 @@ def _contents(
                 else:
                     ledger.miss(index, f"file {part.name!r}", "it has neither an id nor data")
             elif isinstance(part, Other):
-                yield part if part.data["type"] in own else _from_other(part) or part
+                yield part if part.data["type"] in vendor_types else _from_other(part) or part
             elif isinstance(part, Reasoning) or part.text or part.extra:
                 yield part
     for item in message.attachments:
@@ -286,8 +288,8 @@ def _from_responses(kind: str, data: Mapping[str, Any]) -> Media | None:
     return None
 
 
-def _rest(data: Mapping[str, Any], *known: str) -> dict[str, Any] | None:
-    return {k: v for k, v in data.items() if k not in known and k != "type"} or None
+def _rest(data: Mapping[str, Any], *names: str) -> dict[str, Any] | None:
+    return {k: v for k, v in data.items() if k not in names and k != "type"} or None
 
 
 def _mime_of(name: str | None) -> str | None:

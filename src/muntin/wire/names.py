@@ -36,15 +36,15 @@ class ToolNames:
         fixed: Callable[[Mapping[str, Any]], bool] = lambda tool: False,
     ) -> None:
         self._rule = rule
-        declared, own = [], set()
+        declared, names = [], set()
         for tool in tools:
             if fixed(tool):
-                own.add(str(tool.get("name")))
+                names.add(str(tool.get("name")))
             else:
                 declared += [name for name in names_in(tool) if name not in declared]
-        self._sent = {name: name for name in own}
+        self._sent = {name: name for name in names}
         self._others: dict[str, str] = {}
-        self._back: dict[str, str] = {name: name for name in own}
+        self._back: dict[str, str] = {name: name for name in names}
         # Accepted names are sent unchanged, even if refused names stand before them.
         for name in sorted(declared, key=lambda name: rule.fitted(name) != name):
             self._sent[name] = sent = self._free(name)
@@ -74,7 +74,7 @@ class ToolNames:
     def read(self, message: Message) -> Message:
         """Return an answer whose calls have the names of the declared tools."""
         calls = tuple([self.called(call) for call in message.tool_calls])
-        if all(call is given for call, given in zip(calls, message.tool_calls, strict=True)):
+        if all(call is original for call, original in zip(calls, message.tool_calls, strict=True)):
             return message
         return replace(message, tool_calls=calls)
 
@@ -90,29 +90,29 @@ class ToolNames:
 
     def _chosen(self, value: Any) -> Any:
         if isinstance(value, list | tuple):
-            return [self._chosen(each) for each in value]
+            return [self._chosen(item) for item in value]
         if not isinstance(value, Mapping):
             return value
-        made = {key: self._chosen(each) for key, each in value.items()}
-        if isinstance(made.get("name"), str):
-            made["name"] = self._sent.get(made["name"], made["name"])
-        allowed = made.get("allowed_function_names")
+        renamed = {key: self._chosen(item) for key, item in value.items()}
+        if isinstance(renamed.get("name"), str):
+            renamed["name"] = self._sent.get(renamed["name"], renamed["name"])
+        allowed = renamed.get("allowed_function_names")
         if isinstance(allowed, list):
-            made["allowed_function_names"] = [self._sent.get(name, name) for name in allowed]
-        return made
+            renamed["allowed_function_names"] = [self._sent.get(name, name) for name in allowed]
+        return renamed
 
 
 def names_in(tool: Mapping[str, Any]) -> list[str]:
     """Return the names of functions that a tool declares; Google's tools hold several."""
     if isinstance(tool.get("function_declarations"), list | tuple):
         inner = tool["function_declarations"]
-        found = [each.get("name") for each in inner if isinstance(each, Mapping)]
+        names = [part.get("name") for part in inner if isinstance(part, Mapping)]
     elif tool.get("type") == "custom":
         custom = tool.get("custom")
-        found = [(custom if isinstance(custom, Mapping) else tool).get("name")]
+        names = [(custom if isinstance(custom, Mapping) else tool).get("name")]
     else:
-        found = [(function_of(tool) or {}).get("name")]
-    return [name for name in found if isinstance(name, str)]
+        names = [(function_of(tool) or {}).get("name")]
+    return [name for name in names if isinstance(name, str)]
 
 
 def declared_tools(window: Window | None) -> tuple[Mapping[str, Any], ...]:

@@ -111,28 +111,28 @@ class Pieces(Sequence[Piece]):
 
     def __iter__(self) -> Iterator[Piece]:
         for number, item in enumerate(self._items):
-            found = self._known.get(number)
-            if found is None:
-                found = self._known[number] = self._read(item, number)
-            yield from found
+            piece = self._known.get(number)
+            if piece is None:
+                piece = self._known[number] = self._read(item, number)
+            yield from piece
 
     def __getitem__(self, index: Any) -> Any:
         # The quickest way: most pieces are asked for once and by a valid place.
         begins = self._begins
         if begins is None and index.__class__ is int and index >= 0:
-            found = self._known.get(index)
-            if found is None:
-                found = self._known[index] = self._read(self._items[index], index)
-            return found[0]
+            piece = self._known.get(index)
+            if piece is None:
+                piece = self._known[index] = self._read(self._items[index], index)
+            return piece[0]
         if isinstance(index, slice):
-            return [self[each] for each in range(*index.indices(len(self)))]
+            return [self[place] for place in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
             raise IndexError(index)
         number, part = self._find(index % len(self))
-        found = self._known.get(number)
-        if found is None:
-            found = self._known[number] = self._read(self._items[number], number)
-        return found[part]
+        piece = self._known.get(number)
+        if piece is None:
+            piece = self._known[number] = self._read(self._items[number], number)
+        return piece[part]
 
     def role(self, index: int) -> Role | None:
         """Return the role of a piece if it is known without reading the item."""

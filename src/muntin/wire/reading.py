@@ -82,8 +82,8 @@ class _Reader:
         elif data.get("type") in responses.RESULTS:
             self._put([responses.result(data)])
         else:
-            for each in _inside(data):
-                self.take(each)
+            for part in _inside(data):
+                self.take(part)
 
     def _put(self, messages: Iterable[Message]) -> None:
         self._close()
@@ -107,14 +107,14 @@ def _inside(data: Mapping[str, Any]) -> Sequence[object]:
     if isinstance(data.get("output"), Sequence) and data.get("object") == "response":
         return list(data["output"])
     for key, inner in (("choices", "message"), ("candidates", "content")):
-        found = data.get(key)
-        if isinstance(found, Sequence) and not isinstance(found, str):
-            if len(found) != 1:
+        values = data.get(key)
+        if isinstance(values, Sequence) and not isinstance(values, str):
+            if len(values) != 1:
                 raise InvalidInput(
-                    f"a response with {len(found)} {key} is not one message; "
+                    f"a response with {len(values)} {key} is not one message; "
                     f"give the {inner} of one of them"
                 )
-            return [as_plain(found[0]).get(inner)]
+            return [as_plain(values[0]).get(inner)]
     kind = data.get("type")
     if kind in _BLOCKS:
         role = "user" if kind == "tool_result" else "assistant"

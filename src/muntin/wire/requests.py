@@ -41,26 +41,26 @@ class Request:
 
 def inside(body: Body, *keys: str) -> Mapping[str, Any] | None:
     """Return the mapping under nested keys; None if it is no mapping."""
-    found: Any = body
+    value: Any = body
     for key in keys:
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found if isinstance(found, Mapping) and found else None
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) and value else None
 
 
 def listed(body: Body, key: str, what: str) -> Sequence[Any]:
     """Return a list of a request; refuse anything else by name."""
-    found = body.get(key) if isinstance(body, Mapping) else body
-    if not isinstance(found, list | tuple):
-        raise InvalidInput(f"{what} needs a list {key!r}, not {shown(found)}")
-    return found
+    items = body.get(key) if isinstance(body, Mapping) else body
+    if not isinstance(items, list | tuple):
+        raise InvalidInput(f"{what} needs a list {key!r}, not {shown(items)}")
+    return items
 
 
 def body_tools(body: Body) -> tuple[Mapping[str, Any], ...]:
     """Return the tools of a request that are dicts."""
-    found = body.get("tools")
-    if not isinstance(found, list | tuple):
+    tools = body.get("tools")
+    if not isinstance(tools, list | tuple):
         return ()
-    return tuple(tool for tool in found if isinstance(tool, Mapping))
+    return tuple(tool for tool in tools if isinstance(tool, Mapping))
 
 
 def named(provider: str, model: object) -> str | None:
@@ -73,26 +73,26 @@ def text_of(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def system_message(read: Callable[[Any], Message], given: Any) -> tuple[Message, ...]:
+def system_message(read: Callable[[Any], Message], content: Any) -> tuple[Message, ...]:
     """Read the system text of a request; a text that cannot be read counts by its size."""
-    for text in (given, clean(given)):
+    for text in (content, clean(content)):
         with suppress(MuntinError, KeyError, TypeError, AttributeError, ValueError):
             return (read(text),)
-    return (Message("system", as_text(given)),)
+    return (Message("system", as_text(content)),)
 
 
 def is_whole(pieces: Sequence[Piece], fitted: Fitted) -> bool:
     """Say whether a whole request stays unchanged, and nothing is added."""
-    return len(fitted.placed) == len(pieces) and all(each.is_whole for each in fitted.placed)
+    return len(fitted.placed) == len(pieces) and all(part.is_whole for part in fitted.placed)
 
 
 def breakpoints(fitted: Fitted) -> list[tuple[int, Breakpoint]]:
     """Return where to cache: the index of the placed message, -1 if before all of them."""
-    found = [
+    points = [
         (-1, fitted.system_breakpoint),
         *((n, e.breakpoint) for n, e in enumerate(fitted.placed)),
     ]
-    return [(place, point) for place, point in found if point is not None]
+    return [(place, point) for place, point in points if point is not None]
 
 
 def count_marks(value: Any, mark: str) -> int:
@@ -100,7 +100,7 @@ def count_marks(value: Any, mark: str) -> int:
     if isinstance(value, Mapping):
         return bool(value.get(mark)) + count_marks(list(value.values()), mark)
     if isinstance(value, list | tuple):
-        return sum(count_marks(each, mark) for each in value)
+        return sum(count_marks(item, mark) for item in value)
     return 0
 
 

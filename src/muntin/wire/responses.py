@@ -27,7 +27,7 @@ from muntin.core.parts import (
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, MuntinError
 from muntin.wire.answers import END, AnswerParts
-from muntin.wire.blocks import Spelling, new_arguments, written
+from muntin.wire.blocks import ItemFormat, new_arguments, write_items
 from muntin.wire.chat import MARK, is_refusal, mark_items, names_of, request_of, takes_mark, text_in
 from muntin.wire.common import (
     Files,
@@ -85,14 +85,14 @@ RESULTS = ("function_call_output", "custom_tool_call_output")
 # Calls, and the field of their arguments.
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 # Calls of OpenAI's own tools that the app runs, by the types of the app's answers.
-_OWN = {
+_CALLS_OF_RESULTS = {
     f"{call}_output": call
     for call in ("apply_patch_call", "computer_call", "local_shell_call", "shell_call")
 }
 # The items of an answer; consecutive ones are one answer.
 OUTPUTS = frozenset({*ITEMS, *CALLS, "reasoning", "message"})
 # All items of this API.
-TYPES = frozenset({*OUTPUTS, *RESULTS, *_OWN})
+TYPES = frozenset({*OUTPUTS, *RESULTS, *_CALLS_OF_RESULTS})
 
 
 def is_output(item: Any) -> bool:
@@ -103,8 +103,8 @@ def is_output(item: Any) -> bool:
     if kind != "message":
         return True
     content = get(item, "content")
-    own = get(item, "role") == "assistant" and get(item, "stop_reason") is None
-    if not own or isinstance(content, str):
+    is_answer = get(item, "role") == "assistant" and get(item, "stop_reason") is None
+    if not is_answer or isinstance(content, str):
         return False
     parts = content if isinstance(content, list | tuple) else ()
     return all(get(part, "type") in ("output_text", "refusal") for part in parts)
@@ -136,16 +136,20 @@ def result(item: Mapping[str, Any]) -> Message:
         )
     output = item.get("output")
     if isinstance(output, Sequence) and not isinstance(output, str):
-        output = tuple(part_from_dict(each) for each in output)
-    known = ("type", "call_id", "output", "id", "status")
-    extra = {k: v for k, v in item.items() if k not in known and v is not None}
+        output = tuple(part_from_dict(part) for part in output)
+    fields = ("type", "call_id", "output", "id", "status")
+    extra = {k: v for k, v in item.items() if k not in fields and v is not None}
     return Message("tool", output, tool_call_id=call_id, extra=extra or None)
 
 
 def is_own_result(item: Any) -> bool:
     """Say whether an item is an app's answer to a call of one of OpenAI's own tools."""
     kind = get(item, "type")
-    return isinstance(kind, str) and kind in _OWN and isinstance(get(item, "call_id"), str)
+    return (
+        isinstance(kind, str)
+        and kind in _CALLS_OF_RESULTS
+        and isinstance(get(item, "call_id"), str)
+    )
 
 
 def own_result(item: Mapping[str, Any]) -> Message:
@@ -158,16 +162,16 @@ def own_result(item: Mapping[str, Any]) -> Message:
         shot = Image(str(output.get("image_url") or ""))
         return Message("tool", (shot, Other({"type": "unread", "value": ""})), tool_call_id=call_id)
     if isinstance(output, Sequence) and not isinstance(output, str):
-        streams = [each.get(key) for each in output for key in ("stdout", "stderr")]
-        output = "\n".join(each for each in streams if each)
+        streams = [chunk.get(key) for chunk in output for key in ("stdout", "stderr")]
+        output = "\n".join(stream for stream in streams if stream)
     return Message("tool", output, tool_call_id=call_id)
 
 
 def shorter_output(item: Mapping[str, Any], text: str | None) -> Any:
     """Return the output of a result with another text, in the form of its type."""
-    given = item.get("output")
-    if item.get("type") == "shell_call_output" and isinstance(given, list | tuple) and given:
-        return [{**as_plain(given[-1]), "stdout": text, "stderr": ""}]
+    output = item.get("output")
+    if item.get("type") == "shell_call_output" and isinstance(output, list | tuple) and output:
+        return [{**as_plain(output[-1]), "stdout": text, "stderr": ""}]
     return text
 
 
@@ -176,12 +180,12 @@ def with_own_calls(message: Message, answered: Collection[str]) -> Message:
     and results stay together."""
     content = message.content if isinstance(message.content, tuple) else ()
     held = [part.data for part in content if isinstance(part, Other)]
-    own = [
-        ToolCall(each["call_id"], each["type"], "")
-        for each in held
-        if each["type"] in _OWN.values() and each.get("call_id") in answered
+    calls = [
+        ToolCall(item["call_id"], item["type"], "")
+        for item in held
+        if item["type"] in _CALLS_OF_RESULTS.values() and item.get("call_id") in answered
     ]
-    return replace(message, tool_calls=(*message.tool_calls, *own)) if own else message
+    return replace(message, tool_calls=(*message.tool_calls, *calls)) if calls else message
 
 
 def own_answered(items: Iterable[Any]) -> frozenset[str]:
@@ -197,29 +201,29 @@ def result_type(call: ToolCall) -> str:
 
 def answer(items: Sequence[Mapping[str, Any]], error: Any = None) -> Message:
     """Read the items of one answer."""
-    made = AnswerParts()
+    parts = AnswerParts()
     reasoned = False
     for item in items:
         kind = item.get("type")
         if kind in CALLS:
-            made.call(call(item, reasoned))
+            parts.call(call(item, reasoned))
         elif kind == "message":
-            made.add(*[_said_part(as_plain(part), item, reasoned) for part in item["content"]])
+            parts.add(*[_said_part(as_plain(part), item, reasoned) for part in item["content"]])
         elif kind == "reasoning":
             reasoned = True
-            made.add(_reasoning(item))
+            parts.add(_reasoning(item))
         else:
-            made.add(Other(item))
+            parts.add(Other(item))
     kinds = [item.get("type") for item in items]
     as_made = not OUTPUTS.issuperset(kinds) or kinds[-1:] == ["reasoning"]
-    return made.message("openai", as_made=as_made, extra={"error": error} if error else None)
+    return parts.message("openai", as_made=as_made, extra={"error": error} if error else None)
 
 
 def call(item: Mapping[str, Any], reasoned: bool) -> ToolCall:
     """Read a call; `reasoned` says whether reasoning stands before it in its answer."""
     key = CALLS[item["type"]]
-    known = ("type", "id", "call_id", "name", key)
-    rest = {k: v for k, v in item.items() if k not in known and v is not None}
+    fields = ("type", "id", "call_id", "name", key)
+    rest = {k: v for k, v in item.items() if k not in fields and v is not None}
     custom = {"type": "custom"} if key == "input" else {}
     extra = {**custom, **_id_of(item, reasoned), **rest}
     return ToolCall(item["call_id"], item["name"], item[key], extra=extra or None)
@@ -247,12 +251,12 @@ def _id_of(item: Mapping[str, Any], reasoned: bool) -> dict[str, str]:
 
 
 def _reasoning(item: Mapping[str, Any]) -> Reasoning:
-    known = ("type", "encrypted_content", "content", "summary")
-    extra = {k: v for k, v in item.items() if k not in known and v is not None}
+    fields = ("type", "encrypted_content", "content", "summary")
+    extra = {k: v for k, v in item.items() if k not in fields and v is not None}
     extra["summary"] = list(item.get("summary") or ())
     if item.get("content"):
         extra["content"] = list(item["content"])
-    text = "\n\n".join(each["text"] for each in extra.get("content") or extra["summary"])
+    text = "\n\n".join(part["text"] for part in extra.get("content") or extra["summary"])
     return Reasoning(text, signature=item.get("encrypted_content"), extra=extra)
 
 
@@ -327,7 +331,7 @@ class _Encoder(Encoder):
             if _is_named(item) and (item["id"] in seen or index == nameless):
                 if item["type"] == "reasoning":
                     nameless = index  # the item behind it may not have an id without it
-                if item["type"] not in _SAID:
+                if item["type"] not in _NEEDS_NO_ID:
                     why = f"{item['id']!r}, or the reasoning before it, stands twice"
                     self.ledger.miss(index, f"item of type {item['type']!r}", why)
                     continue
@@ -357,10 +361,10 @@ class _Encoder(Encoder):
         """Add a message of the user or the system; a result without a call is the user's text."""
         role = "user" if message.role == "tool" else message.role
         self.miss_name(index, message)
-        extra, known = message.extra or {}, ()
+        extra, fields = message.extra or {}, ()
         if role == "system" and extra.get("role") == "developer":
-            role, known = "developer", ("role",)  # type: ignore[assignment]
-        self.ledger.miss_fields(index, extra, known)
+            role, fields = "developer", ("role",)  # type: ignore[assignment]
+        self.ledger.miss_fields(index, extra, fields)
         content = self._content(index, message, role)
         if content:
             self._add(index, {"role": role, "content": content})
@@ -370,8 +374,8 @@ class _Encoder(Encoder):
         if text is not None:
             return text
         parts = []
-        for each in contents(message, index, self.files, self.ledger):
-            part = self._part(index, each, role)
+        for media_or_text in contents(message, index, self.files, self.ledger):
+            part = self._part(index, media_or_text, role)
             if part is not None:
                 parts.append(part)
         return parts
@@ -399,18 +403,18 @@ class _Encoder(Encoder):
         held = list(contents(message, index, self.files, self.ledger))
         named = any(isinstance(part, Reasoning) and made_by(part) == "openai" for part in held)
         places = self.by_place(index, message, answers, held)
-        self._said(index, places.get(None, ()), named)
+        self._add_contents(index, places.get(None, ()), named)
         results = []
         for call, result, at in answers:
-            self._said(index, places.get(call.id, ()), named)
+            self._add_contents(index, places.get(call.id, ()), named)
             call_id = self.ids(call.id)
             self._add(index, self._call(index, call, call_id, named))
             results.append((at, self._result(at, call, result, call_id)))
-        self._said(index, places.get(END, ()), named)
+        self._add_contents(index, places.get(END, ()), named)
         for at, item in results:
             self._add(at, item)
 
-    def _said(self, index: int, parts: Sequence[Content], named: bool) -> None:
+    def _add_contents(self, index: int, parts: Sequence[Content], named: bool) -> None:
         """Add the assistant's texts and reasoning; texts of one item become one item."""
         open_item: dict[str, Any] | None = None
         for part in parts:
@@ -455,14 +459,14 @@ class _Encoder(Encoder):
             self._add(index, item)
             return item
         if isinstance(part, Text):
-            known = known_extra(extra, ("annotations", "logprobs"), index, self.ledger, ("phase",))
-            said = {"type": "output_text", "text": part.text, "annotations": [], **known}
+            fields = known_extra(extra, ("annotations", "logprobs"), index, self.ledger, ("phase",))
+            new_part = {"type": "output_text", "text": part.text, "annotations": [], **fields}
         else:
-            said = {"type": "refusal", "refusal": extra.get("refusal")}
+            new_part = {"type": "refusal", "refusal": extra.get("refusal")}
         if open_item and open_item.get("id") == item_id:
-            open_item["content"].append(said)
+            open_item["content"].append(new_part)
             return open_item
-        item = {"type": "message", "id": item_id, "role": "assistant", "content": [said]}
+        item = {"type": "message", "id": item_id, "role": "assistant", "content": [new_part]}
         item["status"] = extra.get("status") or "completed"
         self._add(index, {**item, **phase})
         return self.sent[-1][1]
@@ -507,8 +511,8 @@ class _Encoder(Encoder):
         if tool.get("type") == "custom":
             custom = tool.get("custom")
             held = custom if isinstance(custom, Mapping) else tool
-            own = self.declare(held.get("name"))
-            return None if own is None else {"type": "custom", **held, "name": own}
+            sent_name = self.declare(held.get("name"))
+            return None if sent_name is None else {"type": "custom", **held, "name": sent_name}
         if tool.get("type") in _TOOLS:
             return dict(tool)
         function = function_of(tool)
@@ -518,9 +522,9 @@ class _Encoder(Encoder):
         name = self.declare(function.get("name"))
         if name is None:
             return None
-        known = ("name", "description", "parameters", "strict", "defer_loading", "output_schema")
-        self.ledger.miss_fields(None, function, known)
-        flat = {"type": "function", **{key: function[key] for key in known if key in function}}
+        fields = ("name", "description", "parameters", "strict", "defer_loading", "output_schema")
+        self.ledger.miss_fields(None, function, fields)
+        flat = {"type": "function", **{key: function[key] for key in fields if key in function}}
         flat |= {"name": name, "parameters": schema_of(flat.get("parameters"))}
         # The default here is true, but false in Chat Completions.
         flat.setdefault("strict", False)
@@ -539,7 +543,7 @@ def _sent_id(extra: Mapping[str, Any] | None, named: bool) -> str | None:
 
 
 # Items that need no id.
-_SAID = ("message", "function_call", "custom_tool_call")
+_NEEDS_NO_ID = ("message", "function_call", "custom_tool_call")
 
 
 def _is_named(item: Mapping[str, Any]) -> bool:
@@ -685,16 +689,20 @@ _ELSEWHERE = ("previous_response_id", "conversation", "prompt")
 
 def read_request(body: Body) -> Request:
     """Read the body of a request."""
-    given = body.get("input")
-    told = text_of(body.get("instructions"))
-    kept = next((key for key in _ELSEWHERE if body.get(key)), None)
+    turn_input = body.get("input")
+    instructions = text_of(body.get("instructions"))
+    stored_field = next((key for key in _ELSEWHERE if body.get(key)), None)
     return Request(
-        [given] if isinstance(given, str) else listed(body, "input", "a request of Responses"),
-        system=() if told is None else system_message(_system, told),
+        [turn_input]
+        if isinstance(turn_input, str)
+        else listed(body, "input", "a request of Responses"),
+        system=() if instructions is None else system_message(_system, instructions),
         tools=body_tools(body),
         model=named("openai", body.get("model")),
         user=text_of(body.get("safety_identifier")) or text_of(body.get("user")),
-        passes=None if kept is None else f"the rest of the conversation is at OpenAI ({kept!r})",
+        passes=None
+        if stored_field is None
+        else f"the rest of the conversation is at OpenAI ({stored_field!r})",
         output=inside(body, "text", "format", "schema"),
     )
 
@@ -705,13 +713,17 @@ def _system(text: str) -> Message:
 
 def write_request(body: Body, fitted: Fitted) -> dict[str, Any]:
     """Return the request with the kept messages, marked where it may be cached."""
-    given = body["input"]
-    listed_items = [given] if isinstance(given, str) else given
-    placed = [each for each in fitted.placed if each.ref or each.message.text]
-    items, ends = written(listed_items, placed, lambda item: SPELLING)
-    made = mark_items(items, ends, replace(fitted, placed=tuple(placed)), _markable, _part)
-    options = {key: each for key, each in made.items() if key not in body}
-    sent = items[0] if isinstance(given, str) and [str] == [type(each) for each in items] else items
+    turn_input = body["input"]
+    listed_items = [turn_input] if isinstance(turn_input, str) else turn_input
+    placed = [part for part in fitted.placed if part.ref or part.message.text]
+    items, ends = write_items(listed_items, placed, lambda item: ITEM_FORMAT)
+    new_items = mark_items(items, ends, replace(fitted, placed=tuple(placed)), _markable, _part)
+    options = {key: value for key, value in new_items.items() if key not in body}
+    sent = (
+        items[0]
+        if isinstance(turn_input, str) and [str] == [type(item) for item in items]
+        else items
+    )
     return {**body, **options, "input": sent}
 
 
@@ -729,7 +741,7 @@ def _new_fields(item: Any, placed: Placed) -> dict[str, Any]:
     return {}
 
 
-def _added(message: Message, call: ToolCall | None, items: Sequence[Any]) -> dict[str, Any]:
+def _make_item(message: Message, call: ToolCall | None, items: Sequence[Any]) -> dict[str, Any]:
     if call is None:
         return {"role": message.role, "content": message.text}
     return {"type": result_type(call), "call_id": message.tool_call_id, "output": message.text}
@@ -739,16 +751,16 @@ def _part(text: str) -> dict[str, Any]:
     return {"type": "input_text", "text": text}
 
 
-SPELLING = Spelling(
+ITEM_FORMAT = ItemFormat(
     model="assistant",
     is_result=lambda block: False,
     call=lambda block: None,
     text=text_in,
     stays=is_refusal,
-    said=_part,
-    answered=lambda block, text: block,
-    called=lambda block, text: block,
-    added=_added,
+    make_text=_part,
+    with_result_text=lambda block, text: block,
+    with_arguments=lambda block, text: block,
+    make_item=_make_item,
     key=lambda item: "content" if get(item, "output") is None else "output",
     beside=_new_fields,
 )
