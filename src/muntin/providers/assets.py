@@ -45,7 +45,7 @@ KEPT_SECONDS: Mapping[str, float] = {"google": 47 * 3600.0}
 _ID = re.compile(r"[0-9a-f]{64}")
 
 
-def _kept_seconds(account: str) -> float:
+def _seconds_valid(account: str) -> float:
     return KEPT_SECONDS.get(account.partition("@")[0], float("inf"))
 
 
@@ -135,14 +135,18 @@ class DirectoryAssets:
         if not isinstance(data, bytes | bytearray | memoryview):
             raise InvalidType(f"the data of an asset must be bytes, not {type(data).__name__}")
         data = bytes(data)
-        made = _attachment(hashlib.sha256(data).hexdigest(), len(data), name, mime_type)
-        folder = self._folder(made.id)
+        attachment = _attachment(hashlib.sha256(data).hexdigest(), len(data), name, mime_type)
+        folder = self._folder(attachment.id)
         if not (folder / "data").exists():
             folder.mkdir(parents=True, exist_ok=True)
-            about = {"name": made.name, "mime_type": made.mime_type, "size": made.size}
+            about = {
+                "name": attachment.name,
+                "mime_type": attachment.mime_type,
+                "size": attachment.size,
+            }
             _write(folder / "about.json", json.dumps(about).encode())
             _write(folder / "data", data)  # written last: a readable asset is complete
-        return made
+        return attachment
 
     def get(self, id: str) -> Attachment:
         """Return the attachment as it was first put here."""
@@ -156,7 +160,7 @@ class DirectoryAssets:
         """Return the provider's id of this asset, if the provider should still have it."""
         with suppress(FileNotFoundError, UnknownAsset):
             sent = json.loads(self._sent(id, provider).read_bytes())
-            if time.time() - sent["at"] < _kept_seconds(provider):
+            if time.time() - sent["at"] < _seconds_valid(provider):
                 return str(sent["file_id"])
         return None
 
@@ -192,7 +196,7 @@ def _attachment(id: str, size: int, name: str, mime_type: str | None) -> Attachm
         raise InvalidInput(f"an asset needs a name, not {shown(name)}")
     mime = mime_type or mimetypes.guess_type(clean)[0]
     kind = (mime or "").partition("/")[0]
-    modality: Modality = next((each for each in MODALITIES if each == kind), "document")
+    modality: Modality = next((name for name in MODALITIES if name == kind), "document")
     return Attachment(id, clean, size, modality, mime)
 
 
@@ -219,8 +223,8 @@ class _Memory:
 
     def file_id(self, id: str, provider: str) -> str | None:
         file_id, at = self.sent.get((id, provider), (None, 0.0))
-        kept = _kept_seconds(provider)
-        return file_id if time.time() - at < kept else None
+        seconds_valid = _seconds_valid(provider)
+        return file_id if time.time() - at < seconds_valid else None
 
     def remember(self, id: str, provider: str, file_id: str) -> None:
         self.sent[id, provider] = file_id, time.time()
@@ -259,7 +263,7 @@ async def files_for(
         return {}
     wanted = {item.id: item for message in window.messages for item in message.attachments}
 
-    async def made(item: Attachment) -> File | None:
+    async def upload(item: Attachment) -> File | None:
         try:
             if uploader is not None and item.size > inline_bytes:
                 file_id = await _upload_once(item, provider, uploader, assets)
@@ -273,7 +277,7 @@ async def files_for(
         mime = item.mime_type or "application/octet-stream"
         return File(name=item.name, data=f"data:{mime};base64,{b64encode(data).decode()}")
 
-    files = await asyncio.gather(*map(made, wanted.values()))
+    files = await asyncio.gather(*map(upload, wanted.values()))
     return {id: file for id, file in zip(wanted, files, strict=True) if file is not None}
 
 
@@ -289,9 +293,9 @@ async def _upload_once(
     item: Attachment, provider: str, uploader: Uploader, assets: Assets
 ) -> str | None:
     memory = _memory_of(assets)
-    known = memory.file_id(item.id, provider)
-    if known is not None:
-        return known
+    stored_id = memory.file_id(item.id, provider)
+    if stored_id is not None:
+        return stored_id
 
     async def upload() -> str | None:
         file_id = await uploader.upload(await _read(assets, item.id), item.name, item.mime_type)

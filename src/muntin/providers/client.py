@@ -184,7 +184,7 @@ class Client:
         environment = [os.environ.get(name) for name in names]
         _, client, opened_in = self._sessions.get(loop, (None, None, None))
         if environment != opened_in:  # a notebook may set the key after the first try
-            for closed in [each for each in self._sessions if each.is_closed()]:
+            for closed in [session for session in self._sessions if session.is_closed()]:
                 del self._sessions[closed]
             client = self._open(elsewhere)
             session = _session(client, close)
@@ -208,9 +208,9 @@ class Client:
                     f"no key: set {self._api.keys[0]} in the environment, "
                     "or pass api_key= to as_model",
                 ) from None
-            found = failure(error, self._api.provider, self._model, self._secrets())
+            reason = failure(error, self._api.provider, self._model, self._secrets())
             raise InvalidInput(
-                f"{self._name}: the SDK's client cannot be made: {found.message}"
+                f"{self._name}: the SDK's client cannot be made: {reason.message}"
             ) from self._cause(error)
 
     async def _next(self, chunks: Any, settings: Mapping[str, Any]) -> Any:
@@ -219,9 +219,9 @@ class Client:
 
     def _check(self, answer: object, settings: Mapping[str, Any]) -> None:
         secrets = partial(self._secrets, settings)
-        found = failure_within(answer, self._api.provider, self._model, secrets)
-        if found is not None:
-            raise found
+        reason = failure_within(answer, self._api.provider, self._model, secrets)
+        if reason is not None:
+            raise reason
 
     @contextmanager
     def _mapped(self, settings: Mapping[str, Any] = _NOTHING) -> Iterator[None]:
@@ -231,8 +231,8 @@ class Client:
             raise
         except Exception as error:
             secrets = self._secrets(settings)
-            found = failure(error, self._api.provider, self._model, secrets)
-            raise found from self._cause(error, settings)
+            reason = failure(error, self._api.provider, self._model, secrets)
+            raise reason from self._cause(error, settings)
 
     def _cause(self, error: Exception, settings: Mapping[str, Any] = _NOTHING) -> Exception | None:
         """Return an SDK's error as a cause, unless its text cannot be cleaned."""

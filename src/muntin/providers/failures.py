@@ -102,13 +102,15 @@ def failure_within(
     """
     kind = getattr(answer, "type", None)
     if kind == "error":
-        found = answer
+        answer_error = answer
     else:
         holder = getattr(answer, "response", None) if kind == "response.failed" else answer
-        found = getattr(holder, "error", None)
-    if not found:
+        answer_error = getattr(holder, "error", None)
+    if not answer_error:
         return None
-    body = found if isinstance(found, Mapping) else getattr(found, "__dict__", {})
+    body = (
+        answer_error if isinstance(answer_error, Mapping) else getattr(answer_error, "__dict__", {})
+    )
     code = body.get("code")
     status = code if isinstance(code, int) else None
     message = _brief(_message(body) or "the model failed without saying why", secrets())
@@ -120,14 +122,14 @@ def _kind(
     error: Exception | None, status: int | None, body: object, message: str
 ) -> type[ProviderError]:
     words = list(_words(body))
-    found = _first(_SPECIAL, words) or _STATUSES.get(status or 0)
-    if found is None and status is not None and 400 <= status < 600:
-        found = RequestRefused if status < 500 else ProviderUnavailable
-    found = found or _first(_WORDS, words)
-    if found is RequestRefused and _TOO_LONG.search(message):
+    error_class = _first(_SPECIAL, words) or _STATUSES.get(status or 0)
+    if error_class is None and status is not None and 400 <= status < 600:
+        error_class = RequestRefused if status < 500 else ProviderUnavailable
+    error_class = error_class or _first(_WORDS, words)
+    if error_class is RequestRefused and _TOO_LONG.search(message):
         return ContextTooLong
-    if found is not None:
-        return found
+    if error_class is not None:
+        return error_class
     if error is None or isinstance(error, OSError):
         return ProviderUnavailable
     name, module = type(error).__name__, type(error).__module__.partition(".")[0]

@@ -101,12 +101,12 @@ def facts(model: str) -> Facts:
             "or pass a Budget, for example Budget(128_000)"
         )
     prices = info.get_prices(datetime.now(UTC))
-    found: list[Decimal | None] = []
+    decimals: list[Decimal | None] = []
     for kind in ("input_mtok", "cache_read_mtok", "cache_write_mtok", "output_mtok"):
         price = getattr(prices, kind, None)
         price = getattr(price, "base", price)  # of a tiered price, that of the shortest prompts
-        found.append(None if price is None else Decimal(price))
-    return Facts(info.context_window, *found)
+        decimals.append(None if price is None else Decimal(price))
+    return Facts(info.context_window, *decimals)
 
 
 def context_window(model: str) -> int:
@@ -127,28 +127,28 @@ def context_window(model: str) -> int:
 def prices_of(model: str) -> tuple[float, float] | None:
     """Return the price of a million tokens, plain and read from the cache; None if unknown."""
     try:
-        known = facts(model)
+        listing = facts(model)
     except (MissingExtra, UnknownModel):
         return None
-    if known.input is None:
+    if listing.input is None:
         return None
-    return float(known.input), float(known.input if known.read is None else known.read)
+    return float(listing.input), float(listing.input if listing.read is None else listing.read)
 
 
 def cost_of(model: str, usage: Usage) -> Decimal | None:
     """Return the cost of a call in US dollars; None if a needed price is not known."""
     try:
-        known = facts(model)
+        listing = facts(model)
     except (MissingExtra, UnknownModel):
         return None
-    if known.input is None or (known.output is None and usage.output):
+    if listing.input is None or (listing.output is None and usage.output):
         return None
     plain = usage.input - usage.cache_read - usage.cache_write
     priced = (
-        (plain, known.input),
-        (usage.cache_read, known.input if known.read is None else known.read),
-        (usage.cache_write, known.input if known.write is None else known.write),
-        (usage.output, known.output or Decimal(0)),
+        (plain, listing.input),
+        (usage.cache_read, listing.input if listing.read is None else listing.read),
+        (usage.cache_write, listing.input if listing.write is None else listing.write),
+        (usage.output, listing.output or Decimal(0)),
     )
     return sum((tokens * price for tokens, price in priced), Decimal(0)) / 1_000_000
 
@@ -161,13 +161,13 @@ def caching_for(model: str) -> Caching | None:
     if rules is None:
         return None
     try:
-        known = facts(profile.name)
+        listing = facts(profile.name)
     except (MissingExtra, UnknownModel):
         return rules
-    if not known.input:
+    if not listing.input:
         return rules
     return replace(
         rules,
-        read=rules.read if known.read is None else float(known.read / known.input),
-        write=rules.write if known.write is None else float(known.write / known.input),
+        read=rules.read if listing.read is None else float(listing.read / listing.input),
+        write=rules.write if listing.write is None else float(listing.write / listing.input),
     )

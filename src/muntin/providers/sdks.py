@@ -40,8 +40,8 @@ class Options:
 
     def given(self) -> dict[str, Any]:
         """Return the given options, under the names that OpenAI's and Anthropic's SDKs share."""
-        found = {name: getattr(self, name) for name in self.__slots__}
-        return {name: value for name, value in found.items() if value is not None}
+        values = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class Api:
 def find_api(name: str, api: str | None) -> tuple[Api, str]:
     """Return the API of `provider/model`, and the model's own name."""
     named = ModelName.parse(name)
-    known_providers = sorted({each for each, _ in APIS})
+    known_providers = sorted({name for name, _ in APIS})
     before, colon, after = name.partition(":")  # as LangChain and Pydantic AI write names
     colon_meant = f"{before}/{after}" if colon and before in known_providers else None
     suggestion = colon_meant or named.suggestion
@@ -107,17 +107,17 @@ def find_api(name: str, api: str | None) -> tuple[Api, str]:
             f"the model name {name!r} names no provider{meant} Known are: {providers}"
         )
     provider, model = (name, "") if named.provider is None else (named.provider, named.model)
-    known = [spec for spec in APIS if spec[0] == provider]
-    if not known:
+    specs = [spec for spec in APIS if spec[0] == provider]
+    if not specs:
         raise UnknownModel(
             f"no provider {provider!r} is known (in the model name {name!r}); known are: "
             f"{providers}. A compatible server is 'openai/<model>' with a base_url{meant}"
         )
     if not model:
         raise UnknownModel(f"the model name {name!r} names no model; write '{provider}/<model>'")
-    spec = known[0] if api is None else (provider, api)
+    spec = specs[0] if api is None else (provider, api)
     if spec not in APIS:
-        names = ", ".join(repr(each) for _, each in known)
+        names = ", ".join(repr(name) for _, name in specs)
         raise InvalidInput(f"{provider!r} has no api {shown(api)}; known are: {names}")
     return APIS[spec], model
 
@@ -139,21 +139,21 @@ def with_settings(
             continue
         if api.config is None and name != "timeout":  # Google's SDK checks its own values
             copy_json(value, f"settings: {name!r}")
-        for parameter, given in api.settings.get(name, lambda v, n=name: {n: v})(value).items():
+        for parameter, setting in api.settings.get(name, lambda v, n=name: {n: v})(value).items():
             if parameter in arranged:
                 raise InvalidInput(f"settings: {name!r} is given twice, as {parameter!r} too")
-            arranged[parameter] = given
+            arranged[parameter] = setting
     if settings.get("output_schema") is not None:
         output_name = settings.get("output_name") or "output"
-        for parameter, given in api.output(sdk, settings["output_schema"], output_name).items():
+        for parameter, setting in api.output(sdk, settings["output_schema"], output_name).items():
             before = arranged.get(parameter)
-            arranged[parameter] = {**before, **given} if isinstance(before, Mapping) else given
+            arranged[parameter] = {**before, **setting} if isinstance(before, Mapping) else setting
     held = request if api.config is None else request.get("config", {})
     unknown = arranged.keys() - api.parameters(client)
     fixed = held.keys() - _YIELDING
-    taken = arranged.keys() & (fixed | {"model", "stream"})
-    if unknown or taken:
-        name = min(unknown or taken)
+    reserved = arranged.keys() & (fixed | {"model", "stream"})
+    if unknown or reserved:
+        name = min(unknown or reserved)
         why = "takes no such parameter" if unknown else "has it from the window already"
         raise InvalidInput(
             f"settings: {name!r} cannot be set, the {api.provider} call {why}; remove it"
@@ -228,8 +228,10 @@ def _json_schema(schema: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _output_chat(sdk: Any, schema: dict[str, Any], name: str) -> dict[str, Any]:
-    made = _json_schema(schema, name)
-    return {"response_format": {"type": made.pop("type"), "json_schema": made}}
+    response_format = _json_schema(schema, name)
+    return {
+        "response_format": {"type": response_format.pop("type"), "json_schema": response_format}
+    }
 
 
 def _output_responses(sdk: Any, schema: dict[str, Any], name: str) -> dict[str, Any]:
@@ -246,7 +248,7 @@ def strict_schema(schema: Any) -> Any:
     Every object is closed and every property required, so defaults have no meaning there.
     """
     if isinstance(schema, list):
-        items = [strict_schema(each) for each in schema]
+        items = [strict_schema(item) for item in schema]
         return None if None in items else items
     if not isinstance(schema, dict):
         return schema
@@ -254,21 +256,23 @@ def strict_schema(schema: Any) -> Any:
         return None
     if schema.get("type") == "object" and "properties" not in schema:
         return None
-    made: dict[str, Any] = {}
+    strict: dict[str, Any] = {}
     for key, value in schema.items():
         if key in ("properties", "$defs"):
-            made[key] = {name: strict_schema(each) for name, each in value.items()}
-            if None in made[key].values():
+            strict[key] = {
+                name: strict_schema(property_schema) for name, property_schema in value.items()
+            }
+            if None in strict[key].values():
                 return None
         elif key in ("anyOf", "items"):
-            made[key] = strict_schema(value)
-            if made[key] is None:
+            strict[key] = strict_schema(value)
+            if strict[key] is None:
                 return None
         elif key != "default":
-            made[key] = value
-    if "properties" in made:
-        made |= {"required": list(made["properties"]), "additionalProperties": False}
-    return made
+            strict[key] = value
+    if "properties" in strict:
+        strict |= {"required": list(strict["properties"]), "additionalProperties": False}
+    return strict
 
 
 # --- Anthropic: https://platform.claude.com/docs/en/api/messages/create
@@ -355,8 +359,10 @@ def _google_config(settings: dict[str, Any]) -> Any:
         return import_module("google.genai.types").GenerateContentConfig(**settings)
     except ValueError as error:
         # Without the values: a header may hold a key.
-        found: list[Any] = getattr(error, "errors", lambda **_: [])(include_input=False)
-        why = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found[:3])
+        errors: list[Any] = getattr(error, "errors", lambda **_: [])(include_input=False)
+        why = "; ".join(
+            f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}" for detail in errors[:3]
+        )
         raise InvalidInput(f"settings: Google's SDK does not take them: {why}") from None
 
 

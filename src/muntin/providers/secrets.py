@@ -32,13 +32,13 @@ def find_secrets(
     keys: Iterable[str | None], addresses: Iterable[str | None], settings: Mapping[str, Any]
 ) -> list[str]:
     """Return all texts that must not be shown, the longest first, in all their spellings."""
-    found = {key for key in keys if key and len(key) >= _KEY}
+    secrets = {key for key in keys if key and len(key) >= _KEY}
     for address in addresses:
-        found.update(_of_address(address or ""))
-    found.update(_of_settings(settings))
+        secrets.update(_of_address(address or ""))
+    secrets.update(_of_settings(settings))
     for _ in range(2):  # a JSON text may stand in a text that Python wrote
-        found.update([way for each in found for way in _written(each)])
-    return sorted(found, key=len, reverse=True)
+        secrets.update([way for secret in secrets for way in _written(secret)])
+    return sorted(secrets, key=len, reverse=True)
 
 
 def _of_address(address: str) -> Iterator[str]:
@@ -78,9 +78,9 @@ def _of_settings(settings: Mapping[str, Any]) -> Iterator[str]:
         if name in _HOLDERS:
             yield from _of_settings(value)
         elif name in _HEADERS or name == "extra_query":
-            for each in map(_text, value.values()):
+            for text in map(_text, value.values()):
                 # The part behind the scheme, as in "Bearer ...".
-                ways = (each, each.partition(" ")[2].strip())
+                ways = (text, text.partition(" ")[2].strip())
                 yield from (way for way in ways if len(way) >= _VALUE)
 
 
@@ -105,13 +105,13 @@ def scrub(error: BaseException, secrets: list[str]) -> None:
     """Remove the secrets from everything that a traceback shows: a server may have echoed them."""
     waiting, seen = [error], {id(error)}
     while waiting:
-        each = waiting.pop()
-        each.args = tuple(_cleaned(value, secrets) for value in each.args)
+        link = waiting.pop()
+        link.args = tuple(_cleaned(value, secrets) for value in link.args)
         # The notes, and the SDKs' attributes of an answer: `message`, `body`, `details`.
         with suppress(Exception):
-            vars(each).update({k: _cleaned(value, secrets) for k, value in vars(each).items()})
+            vars(link).update({k: _cleaned(value, secrets) for k, value in vars(link).items()})
         for name in ("__cause__", "__context__"):
-            further = getattr(each, name)
+            further = getattr(link, name)
             if further is None or id(further) in seen:
                 continue
             seen.add(id(further))
@@ -122,14 +122,14 @@ def scrub(error: BaseException, secrets: list[str]) -> None:
 def _cut(error: BaseException, secrets: list[str]) -> None:
     """Drop a cause that cannot be cleaned: some errors make their text from hidden values."""
     seen = {id(error)}
-    each: BaseException | None = error
-    while each is not None:
+    link: BaseException | None = error
+    while link is not None:
         for name in ("__cause__", "__context__"):
-            further = getattr(each, name)
+            further = getattr(link, name)
             if further is not None and (id(further) in seen or shows(further, secrets)):
-                setattr(each, name, None)
-        each = each.__cause__ or each.__context__
-        seen.add(id(each))
+                setattr(link, name, None)
+        link = link.__cause__ or link.__context__
+        seen.add(id(link))
 
 
 def shows(error: BaseException, secrets: Iterable[str]) -> bool:
@@ -144,9 +144,9 @@ def _cleaned(value: Any, secrets: list[str]) -> Any:
     if isinstance(value, bytes):
         return clean(value.decode("latin-1"), secrets).encode("latin-1")
     if type(value) is dict:
-        return {clean(str(k), secrets): _cleaned(each, secrets) for k, each in value.items()}
+        return {clean(str(k), secrets): _cleaned(item, secrets) for k, item in value.items()}
     if type(value) in (list, tuple):
-        return type(value)(_cleaned(each, secrets) for each in value)
+        return type(value)(_cleaned(item, secrets) for item in value)
     # The repr of a request shows its address.
     return None if any(secret in repr(value) for secret in secrets) else value
 
@@ -170,9 +170,9 @@ def _censor(record: logging.LogRecord) -> bool:
     if find is None:
         return True
     secrets = find()
-    told = record.getMessage()
-    text = clean(told, secrets)
-    if text != told:
+    message = record.getMessage()
+    text = clean(message, secrets)
+    if text != message:
         record.msg, record.args = text, ()
     if record.exc_info and record.exc_info[0]:
         trace = logging.Formatter().formatException(record.exc_info)
