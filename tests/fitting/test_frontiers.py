@@ -12,7 +12,7 @@ from muntin import InvalidInput, Message, user
 from muntin.core.digests import digest
 from muntin.core.planning.memory import ConversationState
 from muntin.fitting import fit
-from muntin.fitting.frontiers import Left, Table, digests_of_beginnings, first_new
+from muntin.fitting.frontiers import ConversationTable, Left, digests_of_beginnings, first_new
 from tests.fitting.talks import chat_call, chat_result, growing, words
 
 
@@ -139,7 +139,7 @@ def test_a_list_that_lost_its_beginning_is_known_by_two_messages() -> None:
 
 
 def test_the_table_is_bounded() -> None:
-    table = Table()
+    table = ConversationTable()
     for number in range(5_000):
         talk = Talk(f"opening {number}")
         table.put(None, talk.pasts[-1], left(talk), _FRONTIER)
@@ -151,12 +151,12 @@ def test_the_table_is_bounded() -> None:
 _FRONTIER = fit([], 100).window.frontier
 
 
-def found(table: Table, talk: Talk, name: str | None = None) -> Left | None:
+def found(table: ConversationTable, talk: Talk, name: str | None = None) -> Left | None:
     return table.take(name, talk.pasts.__getitem__, talk)
 
 
 def test_a_list_goes_on_with_the_longest_of_its_beginnings_and_no_other_list_does() -> None:
-    table = Table()
+    table = ConversationTable()
     short, long = Talk("a", "b"), Talk("a", "b", "c", "d")
     for talk in (long, short):
         table.put(None, talk.pasts[-1], left(talk), _FRONTIER)
@@ -166,14 +166,14 @@ def test_a_list_goes_on_with_the_longest_of_its_beginnings_and_no_other_list_doe
 
 
 def test_a_past_that_two_recorded_conversations_have_is_neither_s() -> None:
-    table, talk = Table(), Talk("Hello")
+    table, talk = ConversationTable(), Talk("Hello")
     for session in ("one", "two"):
         table.put(None, talk.pasts[-1], replace(left(talk), session=session), _FRONTIER)
     assert found(table, Talk("Hello", "a", "b")) is None
 
 
 def test_a_conversation_with_a_name_is_found_by_it_when_its_list_was_changed() -> None:
-    table, talk = Table(), Talk("a", "b", "c", "d")
+    table, talk = ConversationTable(), Talk("a", "b", "c", "d")
     table.put("name", talk.pasts[-1], left(talk, at(talk, 2)), _FRONTIER)
     assert found(table, Talk("a", "x", "c", "d"), "name") == left(talk, at(talk, 2))
     assert found(table, Talk("a", "x", "c", "d")) is None

@@ -8,12 +8,12 @@ import pytest
 
 from muntin import BudgetExceeded, InvalidInput
 from muntin.fitting import Fitter
-from muntin.fitting.requests import FORMS, Outcome, fit_request, form_of
+from muntin.fitting.requests import FORMS, FittedRequest, fit_request, form_of
 
 WORDS = "word " * 100
 
 
-def fitted(name: str, body: dict[str, Any], budget: int = 400, **options: Any) -> Outcome:
+def fitted(name: str, body: dict[str, Any], budget: int = 400, **options: Any) -> FittedRequest:
     return fit_request(Fitter(budget, tokenizer="chars/4", **options), FORMS[name], body)
 
 

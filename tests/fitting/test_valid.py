@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from muntin import BudgetExceeded, Slots, Window
 from muntin.fitting import Fitter
-from muntin.fitting.requests import FORMS, Outcome, fit_request
+from muntin.fitting.requests import FORMS, FittedRequest, fit_request
 from tests.paths import TRACES
 from tests.wire.rules import CHECKS, check_json
 from tests.wire.windows import PROVIDERS, encode, windows
@@ -26,7 +26,7 @@ MODELS = {
 KEYS = {"chat": "messages", "responses": "input", "anthropic": "messages", "google": "contents"}
 
 
-def fitted(fitter: Fitter, provider: str, body: dict[str, Any], **options: Any) -> Outcome:
+def fitted(fitter: Fitter, provider: str, body: dict[str, Any], **options: Any) -> FittedRequest:
     """Fit a request, and check it with the rules that know nothing of how it was made."""
     form = FORMS[provider]
     before = deepcopy(body)

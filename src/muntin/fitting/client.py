@@ -30,9 +30,9 @@ def fit_client(
     fitted, streamed or not; all others pass. `with_options` and `with_raw_response` fit too. For
     other settings than the budget, give a `Fitter`.
     """
-    made = fitter_of(budget, fitter)
+    client_fitter = fitter_of(budget, fitter)
     if hasattr(client, "with_middleware"):
-        with_it: Client = client.with_middleware(_middleware(client, made))
+        with_it: Client = client.with_middleware(_middleware(client, client_fitter))
         return with_it
     if not (hasattr(client, "copy") and hasattr(client, "post")):
         raise InvalidType(
@@ -40,7 +40,7 @@ def fit_client(
             "for others there is muntin.integrations.transport.FitTransport"
         )
     copied: Client = client.copy()
-    copied.__class__ = _fitting(type(client), made)
+    copied.__class__ = _fitting(type(client), client_fitter)
     return copied
 
 
@@ -65,13 +65,13 @@ def _fitting(kind: type, fitter: Fitter) -> type:
 
     sends: Any = kind
 
-    def post(self: Any, path: str, **given: Any) -> Any:
-        body = fit_body(fitter, path, given.get("body"))
-        return sends.post(self, path, **{**given, "body": body})
+    def post(self: Any, path: str, **options: Any) -> Any:
+        body = fit_body(fitter, path, options.get("body"))
+        return sends.post(self, path, **{**options, "body": body})
 
-    async def apost(self: Any, path: str, **given: Any) -> Any:
-        body = await afit_body(fitter, path, given.get("body"))
-        return await sends.post(self, path, **{**given, "body": body})
+    async def apost(self: Any, path: str, **options: Any) -> Any:
+        body = await afit_body(fitter, path, options.get("body"))
+        return await sends.post(self, path, **{**options, "body": body})
 
     chosen = apost if iscoroutinefunction(sends.post) else post
     return type(kind.__name__, (kind,), {"post": chosen, "__module__": kind.__module__})

@@ -28,7 +28,7 @@ from muntin.core.planning.slot import Stepped, Trimming
 from muntin.core.schemas import Schemas
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, StoreError
-from muntin.fitting.frontiers import Left, Table, quick_past, read_previous
+from muntin.fitting.frontiers import ConversationTable, Left, quick_past, read_previous
 from muntin.fitting.layout import lay_out, place, refuse_too_large, shown_places
 from muntin.fitting.recorder import Recorder
 from muntin.fitting.schemas import schemas
@@ -78,7 +78,7 @@ class Fitter:
             "ladder": ladder,
         }
         self.recorder = store if store is None or isinstance(store, Recorder) else Recorder(store)
-        self._table = Table()
+        self._table = ConversationTable()
         self._composers: dict[str | None, Composer] = {}
         self._lock = Lock()
 
@@ -125,7 +125,7 @@ class Fitter:
         before, fresh = self._before(previous, conversation, talk)
         try:
             composer = replace(
-                composer, tools=Schemas.of(offered), previous=self._table.known(before)
+                composer, tools=Schemas.of(offered), previous=self._table.last_window(before)
             )
             slots = lay_out(composer, talk, system)
             if fresh is not None:
@@ -133,8 +133,8 @@ class Fitter:
             window = slots.render()
             refuse_too_large(window)
             places = shown_places(window, talk)
-            shown = talk.opaque.keys() & set(places) if talk.opaque else ()
-            whys = (f"message {number}: {talk.opaque[number]}" for number in sorted(shown))
+            opaque = talk.opaque.keys() & set(places) if talk.opaque else ()
+            whys = (f"message {number}: {talk.opaque[number]}" for number in sorted(opaque))
             unread = (*odd, *whys)
             if unread:
                 self._refuse(unread)
@@ -146,13 +146,13 @@ class Fitter:
                 self._put(conversation, talk, before, None)
             raise
         placed, mark = place(window, composer, talk, places, len(system))
-        left = talk.left(window.lazy_frontier.starts)
+        trace = talk.left(window.lazy_frontier.starts)
         if self.recorder is not None:
             session = conversation or (before.session if before is not None else "")
-            left = replace(left, session=session or f"fit-{uuid4().hex}")
-            self._record(self.recorder, left, talk, window)
-        self._put(conversation, talk, left, window.lazy_frontier)
-        return Fitted(placed, window, left.to_dict(), unread, fresh, mark)
+            trace = replace(trace, session=session or f"fit-{uuid4().hex}")
+            self._record(self.recorder, trace, talk, window)
+        self._put(conversation, talk, trace, window.lazy_frontier)
+        return Fitted(placed, window, trace.to_dict(), unread, fresh, mark)
 
     async def afit(self, pieces: Sequence[Piece], **options: Any) -> Fitted:
         """Do the same as `fit`; recording does not block the event loop."""
@@ -173,23 +173,23 @@ class Fitter:
             await asyncio.wait({done})
             raise
 
-    def _record(self, recorder: Recorder, left: Left, talk: Talk, window: Window) -> None:
+    def _record(self, recorder: Recorder, trace: Left, talk: Talk, window: Window) -> None:
         """Record the new messages; if the store is away, the request is sent all the same."""
 
         def record() -> None:
-            sent = recorder.sent_of(left.session, talk, window, left.to_dict())
+            sent = recorder.sent_of(trace.session, talk, window, trace.to_dict())
             if sent is not None:
                 recorder.answered(sent)
 
         try:
             recorder.writes.put(record).result(_RECORD_SECONDS)
         except StoreError as error:
-            _log.warning("a window of session %r was not recorded: %s", left.session, error)
+            _log.warning("a window of session %r was not recorded: %s", trace.session, error)
         except TimeoutError:
             _log.warning(
                 "a window of session %r was not recorded within %s seconds: the store is slow, or "
                 "does not answer",
-                left.session,
+                trace.session,
                 _RECORD_SECONDS,
             )
 
@@ -197,10 +197,10 @@ class Fitter:
         self,
         conversation: str | None,
         talk: Talk,
-        left: Left,
+        trace: Left,
         window: LazyFrontier | Frontier | None,
     ) -> None:
-        self._table.put(conversation, self._past(talk)(left.count), left, window)
+        self._table.put(conversation, self._past(talk)(trace.count), trace, window)
 
     def _past(self, talk: Talk) -> Callable[[int], str]:
         """Return how the conversation of a talk is found; where it is recorded, by all of it."""
@@ -209,14 +209,14 @@ class Fitter:
     def _composer(self, model: str | None) -> Composer:
         """Return how windows for a model are made, without tools."""
         with self._lock:
-            made = self._composers.get(model)
-            if made is None:
-                made = Composer.of(model, budget=self.budget, **self._options)
-                made = replace(made, budget=made.budget.keeping(self._margin))
+            composer = self._composers.get(model)
+            if composer is None:
+                composer = Composer.of(model, budget=self.budget, **self._options)
+                composer = replace(composer, budget=composer.budget.keeping(self._margin))
                 if len(self._composers) >= _MODELS:
                     self._composers.clear()
-                self._composers[model] = made
-            return made
+                self._composers[model] = composer
+            return composer
 
     def _before(
         self,
@@ -229,9 +229,9 @@ class Fitter:
             return self._table.take(conversation, self._past(talk), talk), None
         if isinstance(previous, Mapping) and not previous:
             return None, None
-        left = read_previous(previous)
-        why = None if isinstance(previous, Frontier) else left.why_not(talk)
-        return (left, None) if why is None else (None, why)
+        trace = read_previous(previous)
+        why = None if isinstance(previous, Frontier) else trace.why_not(talk)
+        return (trace, None) if why is None else (None, why)
 
     def _refuse(self, unread: Sequence[str]) -> None:
         if self.strict:

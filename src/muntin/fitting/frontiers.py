@@ -86,7 +86,7 @@ class Left:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON."""
         start = {} if self.start is None else self.start.to_dict()
-        told = {
+        data = {
             "version": _VERSION,
             "start": start,
             "opening": self.opening,
@@ -94,7 +94,7 @@ class Left:
             "count": self.count,
             "last": self.last,
         }
-        return {**told, "session": self.session} if self.session else told
+        return {**data, "session": self.session} if self.session else data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Left:
@@ -121,14 +121,14 @@ class Left:
         same = not self.opening or talk.first_digest == self.opening
         if start is None or not (start.first or start.digest):
             return None if same else _ANOTHER
-        found = locate(past, start)
-        if found is None:
+        match = locate(past, start)
+        if match is None:
             return "the message at the frontier is not in the list any more" if same else _ANOTHER
         if same:
             return None
         # The list lost its beginning, or another conversation has the same message.
-        known = start.digest is not None and found + 1 < len(past) and self.behind
-        return None if known and digest(past[found + 1]) == self.behind else _ANOTHER
+        has_next = start.digest is not None and match + 1 < len(past) and self.behind
+        return None if has_next and digest(past[match + 1]) == self.behind else _ANOTHER
 
     def goes_on(self, talk: Talking) -> bool:
         """Say whether a list begins with all messages of that request."""
@@ -170,16 +170,16 @@ _EMPTY: dict[str, Any] = {
 }
 
 
-def read_previous(given: Mapping[str, Any] | Frontier) -> Left:
+def read_previous(previous: Mapping[str, Any] | Frontier) -> Left:
     """Return the argument `previous` as a `Left`."""
-    if isinstance(given, Frontier):
-        return Left(given.starts[0] if given.starts else None)
-    if not isinstance(given, Mapping):
-        raise InvalidType(f"previous must be the frontier of a request, not {shown(given)}")
-    return Left.from_dict(given)
+    if isinstance(previous, Frontier):
+        return Left(previous.starts[0] if previous.starts else None)
+    if not isinstance(previous, Mapping):
+        raise InvalidType(f"previous must be the frontier of a request, not {shown(previous)}")
+    return Left.from_dict(previous)
 
 
-def first_new(left: Left | None, recorded: Sequence[str], talk: Talking) -> tuple[int, bool]:
+def first_new(trace: Left | None, recorded: Sequence[str], talk: Talking) -> tuple[int, bool]:
     """Return the first message of a list that is not recorded yet, and whether the list goes on
     from the recorded one, or is a part of it.
 
@@ -188,20 +188,20 @@ def first_new(left: Left | None, recorded: Sequence[str], talk: Talking) -> tupl
     in a list that does not go on from the recorded one, the last turn is new.
     """
     past, pasts = talk.past, talk.pasts
-    known = {*recorded}
-    place = next((at for at in range(len(past), 0, -1) if pasts[at] in known), 0)
+    digests = {*recorded}
+    place = next((at for at in range(len(past), 0, -1) if pasts[at] in digests), 0)
     if place:
         return place, place == len(past) or pasts[place] == recorded[-1]
-    if left is not None and left.goes_on(talk):  # written by 0.2, or its past was edited
-        return left.count, True
-    if left is None and len(past) <= _NEWEST:
+    if trace is not None and trace.goes_on(talk):  # written by 0.2, or its past was edited
+        return trace.count, True
+    if trace is None and len(past) <= _NEWEST:
         return 0, True
-    places = range(len(past) - _NEWEST, len(past)) if left is None else reversed(range(len(past)))
+    places = range(len(past) - _NEWEST, len(past)) if trace is None else reversed(range(len(past)))
     first = next((at for at in places if past[at].role == "user"), len(past))
-    return first, left is None
+    return first, trace is None
 
 
-class Table:
+class ConversationTable:
     """Finds a conversation again by its name, or by the messages of its last request.
 
     Each conversation is found once, until it is put back: two lists with the same beginning never
@@ -225,36 +225,36 @@ class Table:
             for place in range(end, max(0, end - _PLACES), -1):
                 key = (name or "", pasts(place))
                 if key in self._rows:
-                    left = self._rows[key]
-                    if left is not None:
+                    trace = self._rows[key]
+                    if trace is not None:
                         del self._rows[key]
-                    return left
-            left = None if name is None else self._rows.get((name, ""))
-        if left is None or not (left.goes_on(talk) or left.why_not(talk) is None):
+                    return trace
+            trace = None if name is None else self._rows.get((name, ""))
+        if trace is None or not (trace.goes_on(talk) or trace.why_not(talk) is None):
             return None
-        return left
+        return trace
 
-    def known(self, left: Left | None) -> LazyFrontier | Frontier | None:
+    def last_window(self, trace: Left | None) -> LazyFrontier | Frontier | None:
         """Return the window of a request, or its frontier if the window is no longer held."""
-        if left is None:
+        if trace is None:
             return None
         with self._lock:
-            return self._windows.get(left) or left.frontier
+            return self._windows.get(trace) or trace.frontier
 
     def put(
-        self, name: str | None, past: str, left: Left, window: LazyFrontier | Frontier | None
+        self, name: str | None, past: str, trace: Left, window: LazyFrontier | Frontier | None
     ) -> None:
         """Store what a request with this past left."""
         with self._lock:
             key = (name or "", past)
-            found = self._rows.get(key, left)
-            self._rows[key] = left if found is not None and found.session == left.session else None
+            row = self._rows.get(key, trace)
+            self._rows[key] = trace if row is not None and row.session == trace.session else None
             if name is not None:
-                self._rows[name, ""] = left
+                self._rows[name, ""] = trace
                 self._rows.move_to_end((name, ""))
             while len(self._rows) > _CONVERSATIONS:
                 self._rows.popitem(last=False)
             if isinstance(window, LazyFrontier):
-                self._windows[left] = window
+                self._windows[trace] = window
             while len(self._windows) > _WINDOWS:
                 self._windows.popitem(last=False)

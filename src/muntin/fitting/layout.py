@@ -49,10 +49,10 @@ def refuse_too_large(window: Window) -> None:
     sizes = {"the tools": report.tools_tokens}
     for slot in report.slots:
         sizes[_NAMES.get(slot.name, slot.name)] = slot.tokens_kept
-    told = ", ".join(f"{name} {size:,}" for name, size in sizes.items() if size)
+    parts = ", ".join(f"{name} {size:,}" for name, size in sizes.items() if size)
     why = (
         f"a request of {report.budget:,} tokens has no room for what must stay: it needs "
-        f"{window.tokens:,} ({told}). Raise the budget, or shorten these."
+        f"{window.tokens:,} ({parts}). Raise the budget, or shorten these."
     )
     raise BudgetExceeded(window.tokens, report.budget, report, why)
 
@@ -82,7 +82,7 @@ def place(
 ) -> tuple[tuple[Placed, ...], Breakpoint | None]:
     """Return the messages that are sent, in order, and the breakpoint behind the first `elsewhere`
     messages, which are sent elsewhere."""
-    marks: dict[int | None, Breakpoint] = {each.after - 1: each for each in window.breakpoints}
+    marks: dict[int | None, Breakpoint] = {point.after - 1: point for point in window.breakpoints}
     placed: list[Placed] = []
     pieces = talk.pieces
     lead = composer.profile is not None and composer.profile.user_first
@@ -111,11 +111,11 @@ def _in_order(window: Window) -> Iterable[tuple[int | None, Message]]:
 def _place(message: Message, piece: Piece | None, mark: Breakpoint | None) -> Placed:
     if piece is None:
         return Placed(None, message, message.text, breakpoint=mark)
-    given = piece.message
-    if given is None or (given is message and not piece.repaired):
+    original = piece.message
+    if original is None or (original is message and not piece.repaired):
         return Placed(piece.ref, message, breakpoint=mark)
-    same = message.content == given.content and message.attachments == given.attachments
-    were = {call.id: call.arguments for call in given.tool_calls}
+    same = message.content == original.content and message.attachments == original.attachments
+    were = {call.id: call.arguments for call in original.tool_calls}
     arguments = {
         call.id: call.arguments
         for call in message.tool_calls

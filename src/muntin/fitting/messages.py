@@ -100,7 +100,7 @@ def fit(
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
         raise InvalidType(f"messages must be a list, not {shown(messages)}")
-    fitter = _fitter(
+    fitter = _fitter_for(
         budget,
         model=model,
         tokenizer=tokenizer,
@@ -112,17 +112,19 @@ def fit(
         strict=strict,
         store=store,
     )
-    told = _told(system)
-    given: dict[str, Any] = {"previous": previous, "conversation": conversation}
+    system_messages = _read_system(system)
+    options: dict[str, Any] = {"previous": previous, "conversation": conversation}
     try:
         # In most lists each item is one message; checking would mean reading all of them.
-        fitted = fitter.fit(pieces_of(messages, single=True), tools=tools, system=told, **given)
+        fitted = fitter.fit(
+            pieces_of(messages, single=True), tools=tools, system=system_messages, **options
+        )
     except NotSingle:
-        fitted = fitter.fit(pieces_of(messages), tools=tools, system=told, **given)
+        fitted = fitter.fit(pieces_of(messages), tools=tools, system=system_messages, **options)
     return FittedMessages(write_items(messages, fitted.placed), fitted)
 
 
-def _told(system: str | Sequence[Message | Mapping[str, Any]] | None) -> list[Message]:
+def _read_system(system: str | Sequence[Message | Mapping[str, Any]] | None) -> list[Message]:
     """Return system text that is sent beside a list: a text, messages, or Anthropic's blocks."""
     if system is None or isinstance(system, str):
         return [Message("system", system)] if system else []
@@ -137,16 +139,16 @@ def _is_block(value: Any) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _known(budget: Budget | int | None, **given: Any) -> Fitter:
-    return Fitter(budget, **given)
+def _shared_fitter(budget: Budget | int | None, **options: Any) -> Fitter:
+    return Fitter(budget, **options)
 
 
-def _fitter(budget: Budget | int | None, **given: Any) -> Fitter:
+def _fitter_for(budget: Budget | int | None, **options: Any) -> Fitter:
     """Return the Fitter with these settings. Equal settings share one Fitter, so that it finds
     conversations again."""
     try:
-        return _known(budget, **given)
+        return _shared_fitter(budget, **options)
     except TypeError as error:
         if isinstance(error, MuntinError):
             raise
-        return Fitter(budget, **given)
+        return Fitter(budget, **options)

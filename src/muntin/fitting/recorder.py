@@ -84,23 +84,25 @@ class Recorder:
 
     def frontier(self, session: str) -> dict[str, Any] | None:
         """Return the frontier of the newest window of a session, or None."""
-        found = _json(self.store.content(session, *FRONTIER))
-        return found if isinstance(found, dict) else None
+        data = _json(self.store.content(session, *FRONTIER))
+        return data if isinstance(data, dict) else None
 
     def new_in(self, session: str, talk: Talking) -> list[Message]:
         """Return the messages of a list that a session does not have yet.
 
         An answer that is recorded already is not new when a list repeats it.
         """
-        state = _State.read(self.store.content(session, *STEPS))
+        state = _SessionState.read(self.store.content(session, *STEPS))
         return self._new_in(session, state, talk)[0]
 
-    def _new_in(self, session: str, state: _State, talk: Talking) -> tuple[list[Message], bool]:
+    def _new_in(
+        self, session: str, state: _SessionState, talk: Talking
+    ) -> tuple[list[Message], bool]:
         """Return the new messages of a list, and whether it goes on from what the session has."""
-        left = _left(self.frontier(session))
-        first, goes_on = first_new(left, state.recorded, talk)
+        trace = _read_trace(self.frontier(session))
+        first, goes_on = first_new(trace, state.recorded, talk)
         new = list(talk.past[first:])
-        newest = self._newest(session) if new and (left or state.recorded) else None
+        newest = self._newest(session) if new and (trace or state.recorded) else None
         if newest is not None and STEP in newest.meta:
             while new and new[0].role == "assistant":
                 new.pop(0)
@@ -118,9 +120,9 @@ class Recorder:
 
         It is one transaction; otherwise the same messages could be appended twice.
         """
-        left = SideWrites(notes={FRONTIER: compact_json(dict(frontier or {}))})
+        writes = SideWrites(notes={FRONTIER: compact_json(dict(frontier or {}))})
         return self._agreed(
-            session, lambda state: self._append(session, messages, window, state.beside(left))
+            session, lambda state: self._append(session, messages, window, state.beside(writes))
         )
 
     def sent_of(
@@ -141,15 +143,15 @@ class Recorder:
         waits for the answer. With `alone`, a list that does not go on from what the session has is
         refused (`Apart`).
         """
-        left = compact_json(dict(frontier or {}))
+        frontier_text = compact_json(dict(frontier or {}))
 
-        def write(state: _State) -> Sent | None:
+        def write(state: _SessionState) -> Sent | None:
             messages, goes_on = self._new_in(session, state, talk)
             if alone and not goes_on:
                 raise Apart(session)
             if not messages and state.is_behind(talk.pasts):
                 return self._append(session, (), window, None)
-            notes: dict[NoteKey, str | None] = {FRONTIER: left}
+            notes: dict[NoteKey, str | None] = {FRONTIER: frontier_text}
             if state.past:
                 notes["recorder_past", state.past] = None
             if past:
@@ -195,29 +197,29 @@ class Recorder:
         """
         session, turn = sent.session, sent.newest.turn
 
-        def write(state: _State) -> SideWrites:
+        def write(state: _SessionState) -> SideWrites:
             step = state.of.get(turn, 0) + 1
-            kept = report_of(sent.window, turn, step, self._bounds.keep)
+            report = report_of(sent.window, turn, step, self._bounds.keep)
             is_newest = self._is_newest(sent)
             if is_newest and sent.past and sent.past == state.past:
-                kept = replace(kept, notes={("recorder_past", sent.past): answer})
-            beside = state.beside(replace(kept, turn=turn), {turn: step})
+                report = replace(report, notes={("recorder_past", sent.past): answer})
+            beside = state.beside(replace(report, turn=turn), {turn: step})
             if reply is not None and is_newest:
-                known = {**(meta or {}), STEP: step}
-                draft = session.draft(reply, turn=turn, meta=known, ends="completed")
+                meta_with_step = {**(meta or {}), STEP: step}
+                draft = session.draft(reply, turn=turn, meta=meta_with_step, ends="completed")
                 self.store.append(session.id, [draft], beside=beside)
             else:
                 self.store.put(session.id, beside)
             return beside
 
-        kept = self._agreed(session.id, write)
-        step = 0 if kept.record is None else kept.record.step
-        self._bounds.keep_to(session, turn, step, size_of(kept))
+        writes = self._agreed(session.id, write)
+        step = 0 if writes.record is None else writes.record.step
+        self._bounds.keep_to(session, turn, step, size_of(writes))
 
     def refused(self, sent: Sent) -> None:
         """Note that a request gets no answer: the same list may come again."""
 
-        def write(state: _State) -> None:
+        def write(state: _SessionState) -> None:
             if sent.past and sent.past == state.past and self._is_newest(sent):
                 free = SideWrites(notes={("recorder_past", sent.past): ""})
                 self.store.put(sent.session.id, state.beside(free))
@@ -244,11 +246,11 @@ class Recorder:
         if sent is not None:
             self.answered(sent, reply)
 
-    def _agreed(self, session: str, write: Callable[[_State], T]) -> T:
+    def _agreed(self, session: str, write: Callable[[_SessionState], T]) -> T:
         """Read the state and write; try again if another writer came in between."""
         for attempt in range(_TRIES):
             # Read first, so that a later write is noticed.
-            state = _State.read(self.store.content(session, *STEPS))
+            state = _SessionState.read(self.store.content(session, *STEPS))
             try:
                 return write(state)
             except Overtaken as error:
@@ -257,8 +259,8 @@ class Recorder:
         raise overtaken
 
     def _newest(self, session: str) -> Item | None:
-        found = self.store.read(session, newest=1)
-        return found[-1] if found else None
+        items = self.store.read(session, newest=1)
+        return items[-1] if items else None
 
     def _is_newest(self, sent: Sent) -> bool:
         newest = self._newest(sent.session.id)
@@ -266,7 +268,7 @@ class Recorder:
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class _SessionState:
     """What a recorder knows of a session: how often it was written to, the newest step of its
     newest turns, the digests of recorded beginnings (the newest request's last), and the name by
     which it is found. `text` is the note as it was read: `[7, {"3": 1}, ["…"], "…"]`."""
@@ -278,7 +280,7 @@ class _State:
     past: str = ""
 
     @classmethod
-    def read(cls, text: str | None) -> _State:
+    def read(cls, text: str | None) -> _SessionState:
         match _json(text):
             case [int(count), dict(steps), list(recorded), str(past)]:
                 return cls(text, count, _steps(steps), recorded, past)
@@ -292,11 +294,11 @@ class _State:
         """Say whether the newest request has all of a list, and more."""
         return pasts[-1] in self.recorded[:-1]
 
-    def after(self, pasts: Sequence[str], past: str) -> _State:
+    def after(self, pasts: Sequence[str], past: str) -> _SessionState:
         """Return the state after a request with these beginnings."""
         newest = pasts[1:][-_RECORDED:]
-        others = [digest for digest in self.recorded if digest not in newest]
-        return replace(self, recorded=[*others, *newest][-_RECORDED:], past=past)
+        older = [digest for digest in self.recorded if digest not in newest]
+        return replace(self, recorded=[*older, *newest][-_RECORDED:], past=past)
 
     def beside(self, beside: SideWrites, new: Mapping[int, int] | None = None) -> SideWrites:
         """Return the data to store with one more write; refused if another write came between."""
@@ -310,7 +312,7 @@ def _steps(steps: Mapping[str, int]) -> dict[int, int]:
     return {int(turn): step for turn, step in steps.items()}
 
 
-def _left(frontier: Mapping[str, Any] | None) -> Left | None:
+def _read_trace(frontier: Mapping[str, Any] | None) -> Left | None:
     with suppress(InvalidInput):  # of another version, or not made here
         return Left.from_dict(frontier) if frontier else None
     return None

@@ -35,8 +35,8 @@ class Form:
 
     def write(self, body: Body, fitted: Fitted) -> dict[str, Any]:
         """Return the body with the messages that stay."""
-        made: dict[str, Any] = self.codec.write_request(body, fitted)
-        return made
+        new_body: dict[str, Any] = self.codec.write_request(body, fitted)
+        return new_body
 
 
 FORMS = {
@@ -60,7 +60,7 @@ def form_of(path: str) -> Form | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FittedRequest:
     """A request that is ready to be sent.
 
     `body` is the same object if everything stays, or if `passes` says why it is not fitted.
@@ -79,8 +79,8 @@ class Outcome:
 
 def model_of(path: str) -> str | None:
     """Return the model that a path names, as Gemini's paths do."""
-    found = re.search(r"/models/([^/:]+):", path)
-    return None if found is None else f"google/{found[1]}"
+    match = re.search(r"/models/([^/:]+):", path)
+    return None if match is None else f"google/{match[1]}"
 
 
 def fit_request(
@@ -92,7 +92,7 @@ def fit_request(
     model: str | None = None,
     previous: Mapping[str, Any] | None = None,
     conversation: str | None = None,
-) -> Outcome:
+) -> FittedRequest:
     """Return a request that fits; `request` is the body as it was read before, if it was.
 
     Raises `InvalidInput` for a body that is no request of this form, and `BudgetExceeded` if system
@@ -101,7 +101,7 @@ def fit_request(
     if request is None:
         request = form.read(body)
     if request.passes is not None:
-        return Outcome(body, request, passes=request.passes)
+        return FittedRequest(body, request, passes=request.passes)
     fitted = fitter.fit(
         request.pieces,
         tools=request.tools,
@@ -112,4 +112,4 @@ def fit_request(
         output=request.output,
     )
     whole = is_whole(request.pieces, fitted)
-    return Outcome(body if whole else form.write(body, fitted), request, fitted)
+    return FittedRequest(body if whole else form.write(body, fitted), request, fitted)

@@ -17,13 +17,13 @@ def schemas(tools: Sequence[Any]) -> tuple[tuple[Mapping[str, Any], ...], list[s
     counts as its text."""
     if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Sequence):
         raise InvalidType(f"tools must be a list of schemas, not {shown(tools)}")
-    found: list[Mapping[str, Any]] = []
+    tool_schemas: list[Mapping[str, Any]] = []
     unread: list[str] = []
-    for number, each in enumerate(tools):
+    for number, tool in enumerate(tools):
         try:
-            plain = as_plain(each)
-            found.append(as_json(plain) if isinstance(plain, Mapping) else tool_schema(each))
+            plain = as_plain(tool)
+            tool_schemas.append(as_json(plain) if isinstance(plain, Mapping) else tool_schema(tool))
         except (MuntinError, RecursionError, ValueError, TypeError) as error:
             unread.append(f"tools[{number}]: {error}")
-            found.append({"name": f"tool_{number}", "description": repr(each)})
-    return tuple(found), unread
+            tool_schemas.append({"name": f"tool_{number}", "description": repr(tool)})
+    return tuple(tool_schemas), unread

@@ -53,13 +53,13 @@ class Talk(Sequence[Message]):
 
     def __getitem__(self, index: Any) -> Any:
         if index.__class__ is slice:
-            return [self[each] for each in range(*index.indices(len(self)))]
+            return [self[place] for place in range(*index.indices(len(self)))]
         if self._all is not None:
             return self._all[index]
-        known = self._known.get(index)
-        if known is None:
-            known = self._known[index] = self._look(index)
-        return known
+        message = self._known.get(index)
+        if message is None:
+            message = self._known[index] = self._look(index)
+        return message
 
     @property
     def past(self) -> Sequence[Message]:
@@ -129,7 +129,7 @@ class Part(Sequence[Message]):
         size = self._size
         if index.__class__ is slice:
             first, talk = self._first, self._talk
-            return [talk[first + each] for each in range(*index.indices(size))]
+            return [talk[first + place] for place in range(*index.indices(size))]
         if not -size <= index < size:
             raise IndexError(index)
         return self._talk[self._first + index % size]
