@@ -33,10 +33,10 @@ async def answered(attempt: Attempt, output: type[BaseModel] | None) -> AsyncGen
 
     The last event is `Finished`, with the usage of both attempts.
     """
-    told: tuple[Message, ...] = ()
+    repair_messages: tuple[Message, ...] = ()
     usage = Usage()
     while True:
-        async with aclosing(await attempt(told)) as events:
+        async with aclosing(await attempt(repair_messages)) as events:
             async for event in events:
                 if isinstance(event, Finished):
                     reply = event.reply
@@ -50,14 +50,14 @@ async def answered(attempt: Attempt, output: type[BaseModel] | None) -> AsyncGen
         if problem is None:
             reply = replace(reply, output=value)
             break
-        if told:
+        if repair_messages:
             raise OutputInvalid(output.__name__, problem, reply)
         repair = (
             f"Your answer is not a valid {output.__name__}: {problem}\n"
             "Answer again, with nothing but JSON that is valid for this schema:\n"
             f"{compact_json(output.model_json_schema())}"
         )
-        told = (reply.message, user(repair))
+        repair_messages = (reply.message, user(repair))
     yield Finished(reply)
 
 

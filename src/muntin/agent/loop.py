@@ -243,7 +243,9 @@ class Run(ABC):
     def forget(self, position: int) -> None:
         """Drop the messages before a position of the timeline: no window shows them again."""
         messages = enumerate(self._messages)
-        stays = (n for n, each in messages if each.item is None or each.item[1] >= position)
+        stays = (
+            n for n, message in messages if message.item is None or message.item[1] >= position
+        )
         del self._messages[: next(stays, len(self._messages))]
 
 

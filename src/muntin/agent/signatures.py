@@ -53,15 +53,15 @@ class Signature:
     def _read(self, text: str) -> list[Any]:
         """Return the values of plain types, which must have the type that the schema names."""
         try:
-            given = json.loads(text)
+            json_values = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise WrongArguments(f"arguments: Invalid JSON: {error}") from error
-        if not isinstance(given, dict):
+        if not isinstance(json_values, dict):
             raise WrongArguments("arguments: Input should be an object")
         values, wrong = [], []
         for parameter in self.parameters:
             name, kinds = parameter.name, _plain_types(parameter) or ()
-            is_given, value = name in given, given.pop(name, parameter.default)
+            is_given, value = name in json_values, json_values.pop(name, parameter.default)
             if not is_given:
                 wrong += [f"{name}: Field required"] if value is parameter.empty else []
             elif type(value) is int and int not in kinds and float in kinds:
@@ -70,7 +70,7 @@ class Signature:
                 names = " or ".join(_JSON_TYPES[kind] for kind in kinds)
                 wrong.append(f"{name}: Input should be a valid {names}")
             values.append(value)
-        wrong += [f"{name}: Extra inputs are not permitted" for name in given]
+        wrong += [f"{name}: Extra inputs are not permitted" for name in json_values]
         if wrong:
             raise WrongArguments("; ".join(wrong))
         return values
@@ -102,8 +102,8 @@ def _plain_types(parameter: inspect.Parameter) -> tuple[type, ...] | None:
 def problems(error: ValidationError, whole: str = "arguments") -> str:
     """Say in one line what Pydantic found wrong; `whole` names the value itself."""
     return "; ".join(
-        f"{'.'.join(str(step) for step in each['loc']) or whole}: {each['msg']}"
-        for each in error.errors(include_url=False, include_context=False, include_input=False)
+        f"{'.'.join(str(step) for step in problem['loc']) or whole}: {problem['msg']}"
+        for problem in error.errors(include_url=False, include_context=False, include_input=False)
     )
 
 
@@ -115,11 +115,11 @@ _methods: WeakKeyDictionary[Callable[..., Any], Signature] = WeakKeyDictionary()
 
 def signature(name: str, fn: Callable[..., Any]) -> Signature:
     """Return the parameters of a function, read once for each function; `name` is for errors."""
-    known, key = (_methods, fn.__func__) if isinstance(fn, MethodType) else (_functions, fn)
+    cached, key = (_methods, fn.__func__) if isinstance(fn, MethodType) else (_functions, fn)
     try:
-        if key not in known:
-            known[key] = _read_signature(name, fn)
-        return known[key]
+        if key not in cached:
+            cached[key] = _read_signature(name, fn)
+        return cached[key]
     except TypeError:  # not hashable, or takes no weak references
         return _read_signature(name, fn)
 
@@ -163,10 +163,10 @@ def _parameters(name: str, tool: Callable[..., Any]) -> list[inspect.Parameter]:
                 f"write its type, such as {parameter.name}: str"
             )
         try:
-            known = eval(annotation, names) if isinstance(annotation, str) else annotation
+            evaluated_type = eval(annotation, names) if isinstance(annotation, str) else annotation
         except Exception as error:
             raise _refusal(name, parameter, error) from error
-        evaluated.append(parameter.replace(annotation=known))
+        evaluated.append(parameter.replace(annotation=evaluated_type))
     return evaluated
 
 

@@ -142,8 +142,8 @@ def merge_tools(
     for source, tools in offers:
         for tool in tools:
             name = tool_name(tool)
-            known, owner = merged.setdefault(name, tool), sources.setdefault(name, source)
-            if known is not tool or owner != source:  # one context may be used in two places
+            first, owner = merged.setdefault(name, tool), sources.setdefault(name, source)
+            if first is not tool or owner != source:  # one context may be used in two places
                 raise InvalidInput(f"{what}tool {name!r} is contributed by {owner} and by {source}")
     merged.update({tool_name(tool): tool for tool in winners})
     return tuple(merged.values())
@@ -244,12 +244,12 @@ async def call_tool(tool: ToolLike, call: ToolCall, counter: Counter) -> str:
     """
     if isinstance(tool, Mapping):
         raise InvalidType(f"tool {call.name!r} has a schema but no function to call")
-    made = tool if isinstance(tool, Tool) else Tool(tool)
-    limit = asyncio.timeout(made.timeout)
+    checked = tool if isinstance(tool, Tool) else Tool(tool)
+    limit = asyncio.timeout(checked.timeout)
     try:
         async with limit:
-            args, named = signature(call.name, made.fn).bind(call.arguments)
-            text = _result(await off_loop(partial(made.fn, *args, **named)), call.name)
+            args, named = signature(call.name, checked.fn).bind(call.arguments)
+            text = _result(await off_loop(partial(checked.fn, *args, **named)), call.name)
     except WrongArguments as error:
         text = f"Error: invalid arguments for tool {call.name!r}: {error}"
     except asyncio.CancelledError:
@@ -259,14 +259,14 @@ async def call_tool(tool: ToolLike, call: ToolCall, counter: Counter) -> str:
         text = f"Error: tool {call.name!r} was cancelled."  # by itself, not by its caller
     except (Exception, SystemExit) as error:
         if isinstance(error, TimeoutError) and limit.expired():
-            text = f"Error: tool {call.name!r} gave no result within {made.timeout:g} s."
+            text = f"Error: tool {call.name!r} gave no result within {checked.timeout:g} s."
         else:
             # The model gets no traceback; the author of the tool may want one.
             _log.info("tool %r failed", call.name, exc_info=error)
             reason = f": {error}" if str(error) else ""
             text = f"Error: tool {call.name!r} failed: {type(error).__name__}{reason}"
     text = replace_surrogates(text)
-    most = made.max_result_tokens
+    most = checked.max_result_tokens
     return text if most is None else shorten(text, most, counter)
 
 
