@@ -39,7 +39,7 @@ __all__ = ["MuntinPlugin"]
 
 _ROLES = {None: "user", "model": "assistant"}
 # The prefix of ids for calls that have none; Gemini gets such calls without an id.
-_MADE = "muntin-"
+_ID_PREFIX = "muntin-"
 
 
 class _Plugin(BasePlugin):
@@ -167,7 +167,7 @@ def _form(contents: Sequence[Any], *, as_text: bool = False) -> BlockForm:
             return Content(role=role, parts=[Part(text=message.text)])
         called = message.tool_call_id or ""
         name = next((call.name for id, call in _calls(contents) if id == called), "tool")
-        response = responded(None if called.startswith(_MADE) else called, name, message.text)
+        response = responded(None if called.startswith(_ID_PREFIX) else called, name, message.text)
         return Content(role="user", parts=[Part(function_response=response)])
 
     return BlockForm(
@@ -187,7 +187,7 @@ def _calls(contents: Sequence[Any], first: int = 0) -> Iterator[tuple[str, Any]]
     for number, content in enumerate(contents, first):
         for place, part in enumerate(content.parts or ()):
             if part.function_call:
-                yield part.function_call.id or f"{_MADE}{number}-{place}", part.function_call
+                yield part.function_call.id or f"{_ID_PREFIX}{number}-{place}", part.function_call
 
 
 def _answered_id(contents: Sequence[Any], number: int, place: int) -> str:
@@ -200,7 +200,7 @@ def _answered_id(contents: Sequence[Any], number: int, place: int) -> str:
         ids = [id for id, call in _calls(contents[owner : owner + 1], owner) if call.name == name]
         if before < len(ids):
             return ids[before]
-    return f"{_MADE}{number}-{place}"
+    return f"{_ID_PREFIX}{number}-{place}"
 
 
 def _read_rest(content: Any, parts: Sequence[Any], number: int) -> dict[str, Any]:

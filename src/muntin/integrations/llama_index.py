@@ -124,9 +124,9 @@ class MuntinMemory(BaseChatStoreMemory):
     ) -> list[Any]:
         """Return the messages that fit, with room for the tokens that a chat engine adds."""
         mark = self._mark("")
-        left = self.chat_store.get_messages(mark)
-        sent, left = self.fitted(self.get_all(), left, beside=initial_token_count)
-        self.chat_store.set_messages(mark, left)
+        marks = self.chat_store.get_messages(mark)
+        sent, marks = self.fitted(self.get_all(), marks, beside=initial_token_count)
+        self.chat_store.set_messages(mark, marks)
         return sent
 
     async def aget(
@@ -143,16 +143,16 @@ class MuntinMemory(BaseChatStoreMemory):
 
     async def _afitted(self, name: str, messages: Sequence[Any], **options: Any) -> list[Any]:
         mark = self._mark(name)
-        left = await self.chat_store.aget_messages(mark)
+        marks = await self.chat_store.aget_messages(mark)
         hook = self._hook(options.get("beside", 0))
-        sent, left = await hook.recorded(lambda: self.fitted(messages, left, **options))
-        await self.chat_store.aset_messages(mark, left)
+        sent, marks = await hook.recorded(lambda: self.fitted(messages, marks, **options))
+        await self.chat_store.aset_messages(mark, marks)
         return sent
 
     def fitted(
         self,
         messages: Sequence[Any],
-        left: Sequence[Any],
+        marks: Sequence[Any],
         *,
         beside: int = 0,
         tools: Sequence[Any] | None = None,
@@ -166,7 +166,7 @@ class MuntinMemory(BaseChatStoreMemory):
             llm,
             system=[Message("system", system)] if system else (),
             # Memory and agents have different lists: each uses its own frontier, or none.
-            previous=json.loads(left[0].content) if left else {},
+            previous=json.loads(marks[0].content) if marks else {},
         )
         frontier = ChatMessage(json.dumps(fitted.frontier), role="system")
         return [_written(messages, part) for part in fitted.placed], [frontier]

@@ -120,8 +120,12 @@ class MuntinSession:
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """Return the newest `limit` items; all without a limit."""
         items = await self._session.get_items(None if limit is None else limit + 1)
-        shown = [item for item in items if not _is_mark(item)]
-        return shown if limit is None else shown[len(shown) - limit if len(shown) > limit else 0 :]
+        visible = [item for item in items if not _is_mark(item)]
+        return (
+            visible
+            if limit is None
+            else visible[len(visible) - limit if len(visible) > limit else 0 :]
+        )
 
     async def add_items(self, items: Sequence[Any]) -> None:
         """Append items; the frontier stands behind the last item."""

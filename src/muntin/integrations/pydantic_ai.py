@@ -157,8 +157,8 @@ def _request_part(part: Any, ref: Any) -> Piece:
 
 
 def _opaque(part: Any, ref: Any) -> Piece:
-    shown = Other({"type": part.part_kind, "value": repr(part)})
-    return Piece(Message("user", (shown,)), ref, opaque=f"a part of kind {part.part_kind!r}")
+    part_text = Other({"type": part.part_kind, "value": repr(part)})
+    return Piece(Message("user", (part_text,)), ref, opaque=f"a part of kind {part.part_kind!r}")
 
 
 def _content(item: Any) -> dict[str, Any]:
@@ -254,10 +254,10 @@ def _changed_part(part: Any, placed: Placed) -> Any:
 
 def _changed_content(content: Any, placed: Placed) -> Any:
     """Return the content of a prompt with its new texts; pictures and files stay."""
-    shown = placed.message.content
-    if isinstance(content, str) or not isinstance(shown, tuple):
+    content_now = placed.message.content
+    if isinstance(content, str) or not isinstance(content_now, tuple):
         return placed.text
-    texts = iter([part.text for part in shown if isinstance(part, Text)])
+    texts = iter([part.text for part in content_now if isinstance(part, Text)])
     changed: list[Any] = []
     for item in content:
         if isinstance(item, str):

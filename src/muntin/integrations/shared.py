@@ -33,12 +33,12 @@ _PROVIDERS = ("openai", "anthropic", "google")
 
 
 def model_name(provider: str, name: object) -> str | None:
-    """Return a model's name as Muntin writes it; None if its provider is not known.
+    """Return a model's name as Muntin writes it; None if its provider is not known_maker.
 
     `provider` is any word that contains the provider's name, such as the name of a package.
     """
-    known = next((maker for maker in _PROVIDERS if maker in provider.lower()), None)
-    return f"{known}/{name}" if known and isinstance(name, str) and name else None
+    known_maker = next((maker for maker in _PROVIDERS if maker in provider.lower()), None)
+    return f"{known_maker}/{name}" if known_maker and isinstance(name, str) and name else None
 
 
 def call(id: Any, name: Any, arguments: Any) -> dict[str, Any]:
@@ -99,15 +99,18 @@ class Schemas:
     """The schemas of an agent's tools, made once for as long as the tools are the same objects."""
 
     make: Callable[[Any], Mapping[str, Any]]
-    _known: tuple[Sequence[Any], list[Mapping[str, Any]]] = field(default=((), []))
+    _converted: tuple[Sequence[Any], list[Mapping[str, Any]]] = field(default=((), []))
 
     def of(self, tools: Sequence[Any]) -> list[Mapping[str, Any]]:
         """Return the schemas of tools."""
-        known, schemas = self._known
-        is_same = len(known) == len(tools) and all(map(operator.is_, known, tools))
+        tools_before, schemas = self._converted
+        is_same = len(tools_before) == len(tools) and all(map(operator.is_, tools_before, tools))
         if not is_same:
-            known, schemas = list(tools), [self.make(tool) for tool in tools]
-            self._known = known, schemas  # one assignment: at worst two threads both make it
+            tools_before, schemas = list(tools), [self.make(tool) for tool in tools]
+            self._converted = (
+                tools_before,
+                schemas,
+            )  # one assignment: at worst two threads both make it
         return schemas
 
 
