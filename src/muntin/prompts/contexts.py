@@ -238,11 +238,11 @@ def reach(uses: Sequence[Use]) -> list[ReachedContext]:
         if isinstance(use, Context):
             source = source_of(use, index, prefix)
             is_conditional = is_conditional or use.when is not None
-            known = reached.get(id(use))
-            if known is None or (known.is_conditional and not is_conditional):
+            earlier = reached.get(id(use))
+            if earlier is None or (earlier.is_conditional and not is_conditional):
                 visit_all(use.use, f"{source}.", is_conditional)
                 reached[id(use)] = ReachedContext(
-                    use, known.source if known else source, is_conditional
+                    use, earlier.source if earlier else source, is_conditional
                 )
         elif isinstance(use, When):
             visit(use.target, index, prefix, True)

@@ -355,9 +355,12 @@ def prompt(
     reached = tuple(reach(uses))
     ids: dict[str, object] = {}
     for entry in reached:
-        known = entry.context.id
-        if known is not None and ids.setdefault(known, entry.context) is not entry.context:
-            raise InvalidInput(f"{what}: two different contexts have the id {known!r}")
+        context_id = entry.context.id
+        if (
+            context_id is not None
+            and ids.setdefault(context_id, entry.context) is not entry.context
+        ):
+            raise InvalidInput(f"{what}: two different contexts have the id {context_id!r}")
     check_fields(reached, input)
     tools = as_tools(tools, what)
     offers = [(entry.source, entry.context.tools) for entry in reached if not entry.is_conditional]

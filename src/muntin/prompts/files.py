@@ -212,8 +212,8 @@ def _sections(file: Path, lines: list[str], start: int) -> dict[str, tuple[str, 
             continue
         opening = _OPENING.match(lines[number])
         if opening is None:
-            known = ", ".join(f"<{name}>" for name in SECTIONS)
-            reason = f"text outside of the sections {known}: {lines[number].strip()[:40]!r}"
+            section_names = ", ".join(f"<{name}>" for name in SECTIONS)
+            reason = f"text outside of the sections {section_names}: {lines[number].strip()[:40]!r}"
             raise PromptFileError(str(file), number + 1, reason)
         name = opening[2]
         if name in sections:

@@ -99,8 +99,8 @@ class Sandbox(Environment):
     ) -> str:
         """Render the section at `line` of `file`; a value of None counts as undefined."""
         try:
-            shown = {name: _view(value) for name, value in values.items() if value is not None}
-            context = _Context(template, globals=shown)
+            variables = {name: _view(value) for name, value in values.items() if value is not None}
+            context = _Context(template, globals=variables)
             output = context.get_buffer()
             template.render_with_context(context, output)
         except LiquidError as error:
