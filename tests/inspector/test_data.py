@@ -17,7 +17,7 @@ from muntin.inspector.data import (
     window,
 )
 from muntin.inspector.plans import PLANS, Plans
-from muntin.inspector.search import FOUND, search_session
+from muntin.inspector.search import MOST_HITS, search_session
 from muntin.runtime import read_plan
 from muntin.timeline.items import SideWrites, draft_of
 from muntin.timeline.store.memory import MemoryStore
@@ -200,6 +200,6 @@ def test_a_session_is_searched_and_each_hit_names_its_turn():
     assert (first["turn"], first["positions"]) == (2, [3])
     assert "<locker> is QX7731" in first["text"]
     assert "qx7731" in first["words"]
-    assert len(search_session(Plans(store), "s", "locker")["found"]) == FOUND
+    assert len(search_session(Plans(store), "s", "locker")["found"]) == MOST_HITS
     assert search_session(Plans(store), "s", "")["found"] == []
     json.dumps(told, allow_nan=False)

@@ -18,7 +18,7 @@ from muntin import Slots, user
 from muntin.core.parts import ToolCall
 from muntin.inspector.data import turns
 from muntin.inspector.plans import Plans
-from muntin.inspector.search import FOUND
+from muntin.inspector.search import MOST_HITS
 from muntin.runtime.app import App
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import Record, SideWrites
@@ -319,7 +319,7 @@ def test_search_finds_names_and_what_was_said_in_any_session(page):
         assert hits.first.get_attribute("data-in") == "gate"
         assert "The <b>code</b> is QX7731." in hits.first.text_content()
         assert "3 of 3 sessions" in page.text_content("[data-looked]")
-        assert hits.count() <= FOUND
+        assert hits.count() <= MOST_HITS
         picture(page, "find")
         hits.first.click()
         until(page, "document.querySelector('.crumb b').textContent === 'gate'")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muntin import assistant, user
-from muntin.inspector.search import FOUND
+from muntin.inspector.search import MOST_HITS
 from muntin.timeline.session import Session
 from muntin.timeline.store.memory import MemoryStore
 from tests.inspector.conftest import declare, inspecting, keep, past, picture, until
@@ -30,7 +30,7 @@ def test_a_session_is_searched_and_a_hit_leads_to_its_window(page, scheme):
         page.wait_for_selector("[data-hit]")
         picture(page, f"search-{scheme}")
         hits = page.locator("[data-hit]")
-        assert hits.count() == FOUND
+        assert hits.count() == MOST_HITS
         assert HOSTILE in hits.first.text_content()
         assert "qx7731" in hits.first.text_content()
         assert page.locator("[data-hit] img, [data-hit] b").count() == 0

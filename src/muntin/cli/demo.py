@@ -39,7 +39,7 @@ from muntin.view.bar import bar
 
 # The same conversation in a small window and in a roomy one: session, tokens.
 SESSIONS = {"airline-small": 2_500, "airline-roomy": 8_000}
-SHOWN = "airline-small"
+DEMO_SESSION = "airline-small"
 TOKENIZER = "openai/gpt-4o"  # the model of the recording
 GUIDE = "Write short sentences. Offer at most three options at a time. " * 12
 
@@ -78,7 +78,7 @@ def demo(
         return
     print(
         f"{len(recording().messages) + 1} messages of a real airline agent, replayed turn by turn "
-        f"in a window of {SESSIONS[SHOWN]:,} tokens.\nThe window of the last question:\n"
+        f"in a window of {SESSIONS[DEMO_SESSION]:,} tokens.\nThe window of the last question:\n"
     )
     print(bar(window, width=width(), colour=has_colours(sys.stdout)))
     print(f"\n{window.report}\n\nWhat was left out or shortened, first to last:\n")
@@ -103,7 +103,7 @@ def _replay(store: str) -> list[Window]:
             windows[session] = asyncio.run(
                 replay(opened, session, budget=budget, advance=lambda: step(next(done), "turns"))
             )
-    return windows[SHOWN]
+    return windows[DEMO_SESSION]
 
 
 def _cuts(report: Report) -> str:

@@ -51,7 +51,7 @@ PAGE = 500
 # How many characters of a text are shown.
 LONGEST = 400
 # How many sessions an import names.
-SHOWN = 20
+LISTED_SESSIONS = 20
 
 command = typer.Typer(
     no_args_is_help=True, help="Look at stored sessions; write them to files and read them in."
@@ -90,11 +90,11 @@ def show(
         turns = opened.turns(id, newest=info.turns - first + 1)[::-1]
         used = Session(id, store=opened, mend=False).usage()
         if as_json:
-            shown = {
+            data = {
                 "turns": [{"turn": t.number, "status": t.status, "first": t.first} for t in turns],
                 "items": [item_to_dict(item) for item in items],
             }
-            print_json({**_info_to_dict(info), "usage": asdict(used), "shown": shown})
+            print_json({**_info_to_dict(info), "usage": asdict(used), "shown": data})
         else:
             _show_session(info, turns, items, used)
 
@@ -376,10 +376,10 @@ def _show_imported(sessions: Sequence[Imported], name: str, as_json: bool, wake:
         listed = [{"id": s.session, "items": s.items, "turns": s.turns} for s in sessions]
         print_json({"store": name, "sessions": listed})
         return
-    for session in sessions[:SHOWN]:
+    for session in sessions[:LISTED_SESSIONS]:
         say(f"{session.session}: {many(session.items, 'item')} in {many(session.turns, 'turn')}")
-    if len(sessions) > SHOWN:
-        say(f"… and {many(len(sessions) - SHOWN, 'more session')}")
+    if len(sessions) > LISTED_SESSIONS:
+        say(f"… and {many(len(sessions) - LISTED_SESSIONS, 'more session')}")
     items = sum(session.items for session in sessions)
     say(f"{many(len(sessions), 'session')} with {many(items, 'item')} imported into {name}")
     unsettled = sum(session.unsettled for session in sessions)

@@ -72,13 +72,13 @@ async def _work(app: App, concurrency: int, timeout: float) -> None:
         work = asyncio.create_task(app.work(concurrency=concurrency, stop=stop, timeout=timeout))
         await asyncio.sleep(0)
         resuming = asyncio.create_task(_resume(app))
-        left = await work
+        running = await work
         resuming.cancel()
-        if left:
-            note(f"Stopped in the middle and left to others: {', '.join(left)}.")
+        if running:
+            note(f"Stopped in the middle and left to others: {', '.join(running)}.")
 
 
 async def _resume(app: App) -> None:
     with suppress(StoreError):  # a worker waits for its store
-        taken = await app.resume()
-        note(f"Unfinished work was resumed: {many(len(taken), 'session')}. Ctrl-C ends this.")
+        resumed = await app.resume()
+        note(f"Unfinished work was resumed: {many(len(resumed), 'session')}. Ctrl-C ends this.")

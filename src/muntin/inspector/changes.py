@@ -92,15 +92,15 @@ def _survival(plans: Plans, stored: StoredWindow, slot: int) -> dict[str, Any]:
     if not 0 <= slot < len(declared):
         raise InvalidInput(f"there is no slot {slot}; there are {len(declared)}")
     most = max(most_budget(stored), stored.budget * 4)
-    known: dict[int, tuple[SlotReport, bool]] = {}
+    survivals: dict[int, tuple[SlotReport, bool]] = {}
 
     def outcome(budget: int) -> tuple[SlotReport, bool]:
         """Return the report of the slot, and whether the window could be sent."""
-        if budget not in known:
+        if budget not in survivals:
             trial = plan.at(budget)
             report = next(report for report in trial.report().slots if report.index == slot)
-            known[budget] = report, not trial.over_budget
-        return known[budget]
+            survivals[budget] = report, not trial.over_budget
+        return survivals[budget]
 
     def is_shown(budget: int) -> bool:
         report, is_sendable = outcome(budget)
@@ -119,7 +119,7 @@ def _survival(plans: Plans, stored: StoredWindow, slot: int) -> dict[str, Any]:
         "name": declared[slot].name[:NAMED],
         **{name: smallest for name, (_, smallest) in budgets.items()},
         **{f"{name}_from": edge for name, (edge, _) in budgets.items()},
-        "tried": len(known),
+        "tried": len(survivals),
         "most": most,
         "reason": None if end.status == "kept" else end.reason,
         "status": end.status,
@@ -294,11 +294,11 @@ def _slots(now: Mapping[str, Any], before: Mapping[str, Any]) -> list[dict[str, 
 
 def _gone(one: _SentWindow, other: _SentWindow) -> dict[str, Any]:
     """Return the messages that one window has and the other does not have."""
-    left = Counter(key for key, _ in other.pieces[1:])
+    unmatched = Counter(key for key, _ in other.pieces[1:])
     messages = []
     for (key, _), (origin, message) in zip(one.pieces[1:], one.messages, strict=True):
-        if left[key]:
-            left[key] -= 1
+        if unmatched[key]:
+            unmatched[key] -= 1
         else:
             messages.append(
                 {**_excerpt(origin, message), "name": _name(one.window, origin)[:NAMED]}

@@ -235,8 +235,8 @@ def most_budget(stored: StoredWindow) -> int:
 
 
 def _rules(slot: Mapping[str, Any]) -> dict[str, Any]:
-    shown = {key: value for key, value in slot.items() if key not in ("messages", "detail")}
-    return {**shown, "name": slot["name"][:_NAME], "declared": count_messages(slot["messages"])}
+    fields = {key: value for key, value in slot.items() if key not in ("messages", "detail")}
+    return {**fields, "name": slot["name"][:_NAME], "declared": count_messages(slot["messages"])}
 
 
 def _tool(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -301,12 +301,12 @@ def messages(
     runs = _runs(view) if fold else [(place, 1) for place in range(len(view.lines))]
     answers = []
     for first, count in runs[offset : offset + min(max(limit, 1), PAGE)]:
-        shown = show(view.window, view.lines[first], longest)
+        line = show(view.window, view.lines[first], longest)
         if count > 1:
-            folded = {"slot": shown.slot, "reason": shown.reason, "count": count}
+            folded = {"slot": line.slot, "reason": line.reason, "count": count}
             answers.append({"line": first, "place": None, "fold": folded})
         else:
-            answers.append({"line": first, **_line(shown, stored, view)})
+            answers.append({"line": first, **_line(line, stored, view)})
     return {
         "offset": offset,
         "total": len(runs),
@@ -333,22 +333,22 @@ def _runs(view: WindowView) -> list[tuple[int, int]]:
     return runs
 
 
-def _line(shown: Shown, stored: StoredWindow, view: WindowView) -> dict[str, Any]:
+def _line(line: Shown, stored: StoredWindow, view: WindowView) -> dict[str, Any]:
     tokens = None
-    if shown.place is not None and stored.plan is not None:
-        tokens = stored.plan.declared.counter.message(view.window.messages[shown.place])
+    if line.place is not None and stored.plan is not None:
+        tokens = stored.plan.declared.counter.message(view.window.messages[line.place])
     return {
-        "place": shown.place,
-        "slot": shown.slot,
-        "role": shown.role,
-        "state": shown.state,
-        "reason": shown.reason,
-        "name": shown.name and shown.name[:_NAME],
-        "answers": shown.answers and shown.answers[:_NAME],
+        "place": line.place,
+        "slot": line.slot,
+        "role": line.role,
+        "state": line.state,
+        "reason": line.reason,
+        "name": line.name and line.name[:_NAME],
+        "answers": line.answers and line.answers[:_NAME],
         "tokens": tokens,
-        "pieces": [asdict(piece) for piece in shown.pieces],
-        "calls": [{"name": name[:_NAME], "arguments": asdict(a)} for name, a in shown.calls],
-        "notes": [{"kind": kind, "text": asdict(text)} for kind, text in shown.notes],
+        "pieces": [asdict(piece) for piece in line.pieces],
+        "calls": [{"name": name[:_NAME], "arguments": asdict(a)} for name, a in line.calls],
+        "notes": [{"kind": kind, "text": asdict(text)} for kind, text in line.notes],
     }
 
 

@@ -17,7 +17,7 @@ from muntin.timeline.recall.stored import search
 from muntin.timeline.session import Session
 
 # How many excerpts a search of one session finds, and how many of each in a search of all.
-FOUND, EACH = 20, 3
+MOST_HITS, MOST_HITS_OF_SESSION = 20, 3
 # How many characters of an excerpt are shown, of one session and of all.
 MOST_FOUND, EXCERPT = 4_000, 400
 # How many seconds a search of all sessions may take before it returns its hits so far.
@@ -37,17 +37,17 @@ def scan(plans: Plans) -> list[SessionInfo]:
     """Return the sessions of a store, the newest first; of very many, only the first by id."""
     after: str | None = None
     infos: list[SessionInfo] = []
-    left = SCANNED
-    while left > 0 and (page := plans.store.sessions(after=after, limit=min(left, 500))):
+    remaining = SCANNED
+    while remaining > 0 and (page := plans.store.sessions(after=after, limit=min(remaining, 500))):
         infos += [info for info in page if not is_staged(info)]
-        after, left = page[-1].id, left - len(page)
+        after, remaining = page[-1].id, remaining - len(page)
     return sorted(infos, key=lambda info: (info.updated, info.id), reverse=True)
 
 
 def search_session(plans: Plans, session: str, query: str) -> dict[str, Any]:
     """Return the excerpts of a session on a question, best first, each with its turn."""
     id = session_info(plans, session).id
-    return {"session": id, "query": query[:_NAME], "found": _hits(plans, id, query, FOUND)}
+    return {"session": id, "query": query[:_NAME], "found": _hits(plans, id, query, MOST_HITS)}
 
 
 def search_sessions(plans: Plans, query: str, offset: int = 0) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def search_sessions(plans: Plans, query: str, offset: int = 0) -> dict[str, Any]
     place = offset
     while place < len(sessions) and (place == offset or time.monotonic() < until):
         info = sessions[place]
-        hits = _hits(plans, info.id, query, EACH) if info.items else []
+        hits = _hits(plans, info.id, query, MOST_HITS_OF_SESSION) if info.items else []
         matching = [hit for hit in hits if hit["words"]]  # the others only stand beside a match
         excerpts += [{"session": info.id, **hit, "text": hit["text"][:EXCERPT]} for hit in matching]
         place += 1

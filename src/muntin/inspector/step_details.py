@@ -40,7 +40,7 @@ class Step:
     answer: Item | None = None
     results: tuple[Item, ...] = ()
     # How many tokens of the call and its results the next window of the turn shows.
-    shown: int | None = field(default=None)
+    cut_to: int | None = field(default=None)
 
     @property
     def calls(self) -> Sequence[ToolCall]:
@@ -71,7 +71,9 @@ def steps_of(records: Sequence[Record], items: Sequence[Item]) -> list[Step]:
         calls = answer.message.tool_calls if answer and answer.message else ()
         brought = tuple(results[call.id] for call in calls if call.id in results)
         following = records[place + 1] if place + 1 < len(records) else None
-        steps.append(Step(record, answer, brought, _shown(following, answer, brought)))
+        steps.append(
+            Step(record, answer, brought, _tokens_in_next_window(following, answer, brought))
+        )
     return steps
 
 
@@ -89,7 +91,9 @@ def _answer(records: Sequence[Record], place: int, answers: Sequence[Item]) -> I
     return within[0] if within and (ends is None or within[0].time < ends) else None
 
 
-def _shown(record: Record | None, answer: Item | None, results: Sequence[Item]) -> int | None:
+def _tokens_in_next_window(
+    record: Record | None, answer: Item | None, results: Sequence[Item]
+) -> int | None:
     """Return how many tokens of some results the next window shows, if fewer than they have."""
     if record is None or answer is None or not results:
         return None
@@ -150,19 +154,19 @@ def calls_of(step: Step) -> list[dict[str, Any]]:
     for call in step.calls[:CALLS]:
         item = results.get(call.id)
         tokens = None if item is None else _tokens(item)
-        outcome = _outcome(item, tokens, step.shown if alone else None)
+        outcome = _outcome(item, tokens, step.cut_to if alone else None)
         calls.append({"words": f"{call_words(call)} → {outcome}", "tokens": tokens})
     if len(step.calls) > CALLS:
         calls.append({"words": f"and {len(step.calls) - CALLS:,} more calls", "tokens": None})
-    if not alone and step.shown is not None and calls:
+    if not alone and step.cut_to is not None and calls:
         whole = sum(map(_tokens, step.results))
         calls.append(
-            {"words": f"together {whole:,} tokens, cut to {step.shown:,}", "tokens": whole}
+            {"words": f"together {whole:,} tokens, cut to {step.cut_to:,}", "tokens": whole}
         )
     return calls
 
 
-def _outcome(item: Item | None, tokens: int | None, shown: int | None) -> str:
+def _outcome(item: Item | None, tokens: int | None, cut_to: int | None) -> str:
     """Describe the result of a call."""
     if item is None or item.message is None:
         return "no result yet"
@@ -173,7 +177,7 @@ def _outcome(item: Item | None, tokens: int | None, shown: int | None) -> str:
     limit = _OWN_LIMIT.search(text[-200:])
     if limit is not None:
         size = f"{size}, cut by its own limit from {limit[1]} characters"
-    return size if shown is None else f"{size}, cut to {shown:,}"
+    return size if cut_to is None else f"{size}, cut to {cut_to:,}"
 
 
 def call_words(call: ToolCall) -> str:
