@@ -75,21 +75,21 @@ def _plain_arity(fn: Callable[..., Any]) -> int | None:
     return code.co_argcount - len(defaults) - bound
 
 
-def call(fn: Callable[..., Any], what: str, *given: object) -> Any:
+def call(fn: Callable[..., Any], what: str, *args: object) -> Any:
     """Call by the arity rule; an exception passes unchanged, with a note that names `what`."""
     try:
-        return fn(*given[: arity(fn, what)])
+        return fn(*args[: arity(fn, what)])
     except Exception as error:
         note(error, what)
         raise
 
 
 async def call_async(
-    fn: Callable[..., Any], what: str, *given: object, timeout: float | None = TIMEOUT
+    fn: Callable[..., Any], what: str, *args: object, timeout: float | None = TIMEOUT
 ) -> Any:
     """Do the same as `call` for a function that may be sync or async, within `timeout` seconds."""
     try:
-        return await off_loop(fn, *given[: arity(fn, what)], timeout=timeout, what=what)
+        return await off_loop(fn, *args[: arity(fn, what)], timeout=timeout, what=what)
     except Exception as error:
         note(error, what)
         raise
@@ -152,16 +152,16 @@ async def settle(value: Awaitable[T] | T) -> T:
 async def together(values: Iterable[Awaitable[T]], names: Sequence[str] = ()) -> list[T]:
     """Await all awaitable values at once; of several failures the first in order is raised. `names`
     are the origins of the values, for a note on a failure."""
-    found: list[Any] = list(values)
-    waiting = [n for n, value in enumerate(found) if inspect.isawaitable(value)]
-    answers = await asyncio.gather(*(found[n] for n in waiting), return_exceptions=True)
+    results: list[Any] = list(values)
+    waiting = [n for n, value in enumerate(results) if inspect.isawaitable(value)]
+    answers = await asyncio.gather(*(results[n] for n in waiting), return_exceptions=True)
     for n, answer in zip(waiting, answers, strict=True):
         if isinstance(answer, BaseException):
             if names:
                 note(answer, names[n])
             raise answer
-        found[n] = answer
-    return found
+        results[n] = answer
+    return results
 
 
 def takes_arguments_of(

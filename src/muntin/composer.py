@@ -175,25 +175,28 @@ class Composer:
             "recap": self.recap,
         }
 
-    def with_input(self, declared: Sequence[Slot], given: TurnInput) -> Slots:
+    def with_input(self, declared: Sequence[Slot], turn_input: TurnInput) -> Slots:
         """Return the slots of one window with the input of the turn exactly once: in the first slot
         for it, else behind all slots. A list that shows the input is shown without it."""
         room = self.budget.remaining_input_tokens
         read = [slot.messages for slot in declared]
-        read = [each.newest(room) if isinstance(each, TimelineMessages) else each for each in read]
-        shown, lists = given.taken_out_of(read)
+        read = [
+            messages.newest(room) if isinstance(messages, TimelineMessages) else messages
+            for messages in read
+        ]
+        visible, lists = turn_input.taken_out_of(read)
         slots = self.slots()
-        is_placed = not shown.messages
+        is_placed = not visible.messages
         for slot, messages in zip(declared, lists, strict=True):
             if not (slot.is_input and slot.messages):
                 slots.take(slot if messages is slot.messages else replace(slot, messages=messages))
             elif is_placed:
                 slots.exclude(slot.name, reason="duplicate", detail="the input is there already")
             else:
-                slots.take(shown.projected_in(slot))
+                slots.take(visible.projected_in(slot))
                 is_placed = True
         if not is_placed:
-            slots.add("input", list(shown.messages))
+            slots.add("input", list(visible.messages))
         return slots
 
     def add_run(self, slots: Slots, run: Sequence[Message], *, tier: Tier | None = None) -> Slots:
@@ -207,15 +210,15 @@ class Composer:
 
         The history keeps `most` tokens free for the excerpts, even if they have fewer.
         """
-        made, placed = self.slots(), False
+        new_slots, placed = self.slots(), False
         for slot in slots.declared:
             if not placed and slot.kind in ("input", "run"):
-                self._recall(made, recalled, most)
+                self._recall(new_slots, recalled, most)
                 placed = True
-            made.take(slot)
+            new_slots.take(slot)
         if not placed:
-            self._recall(made, recalled, most)
-        return made
+            self._recall(new_slots, recalled, most)
+        return new_slots
 
     def _recall(self, slots: Slots, recalled: str, most: int) -> None:
         why = recalled.why if isinstance(recalled, Recalled) else None
@@ -234,8 +237,8 @@ class Composer:
 
     def filler(self, most: int) -> str:
         """Return a text that has about `most` tokens as a message, and no more."""
-        each = self.counter.text("a " * 1_000) or 1
-        count = most * 1_000 // each
+        tokens = self.counter.text("a " * 1_000) or 1
+        count = most * 1_000 // tokens
         while count > 0:
             text = "a " * count
             size = self.counter.message(Message("user", text))
@@ -252,16 +255,16 @@ class Composer:
         """
         tokens, first = 0, None
         unanswered: Bag[str] = Bag()
-        for each in messages:
-            if each.role == "tool" and each.tool_call_id is not None:
-                if not unanswered[each.tool_call_id]:
+        for message in messages:
+            if message.role == "tool" and message.tool_call_id is not None:
+                if not unanswered[message.tool_call_id]:
                     continue
-                unanswered[each.tool_call_id] -= 1
-            elif not _is_sent(each):
+                unanswered[message.tool_call_id] -= 1
+            elif not _is_sent(message):
                 continue
-            unanswered.update(call.id for call in each.tool_calls)
-            tokens += self.counter.message(each)
-            first = first or (None if each.role == "system" else each.role)
+            unanswered.update(call.id for call in message.tool_calls)
+            tokens += self.counter.message(message)
+            first = first or (None if message.role == "system" else message.role)
         if self.profile is not None and self.profile.user_first and first not in (None, "user"):
             tokens += self.counter.message(OMITTED)
         tokens += unanswered.total() * self.counter.missing_result()
@@ -274,10 +277,10 @@ class TurnSlots(Slots):
     Rendering puts the input of the turn in once: behind all slots, if it was not declared.
     """
 
-    def __init__(self, composer: Composer, given: TurnInput) -> None:
+    def __init__(self, composer: Composer, turn_input: TurnInput) -> None:
         super().__init__(**composer.options())
         self._composer = composer
-        self._input = given
+        self._input = turn_input
         # The window that was rendered last.
         self.rendered: Window | None = None
 
@@ -325,9 +328,13 @@ class TurnInput:
         for messages in lists:
             begin = max(0, len(messages) - _NEAR - len(self.items) - len(self.later))
             near = messages[begin:]
-            version = [each for each in near if self.holds(each)]
+            version = [message for message in near if self.holds(message)]
             ours = {*self.items, *self.later}
-            rest = [each for each in near if not (isinstance(each, Message) and each.item in ours)]
+            rest = [
+                message
+                for message in near
+                if not (isinstance(message, Message) and message.item in ours)
+            ]
             if version:
                 versions.append(cast("list[Message]", version))
             if len(rest) < len(near):
@@ -336,10 +343,10 @@ class TurnInput:
             rests.append(messages)
         if any(texts_of(version) == texts_of(self.messages) for version in versions):
             return self, rests
-        shown = versions[0] if versions else self.projected()
-        if shown is None:
+        visible = versions[0] if versions else self.projected()
+        if visible is None:
             return self, rests
-        return replace(self, messages=tuple(shown), recorded=self.messages), rests
+        return replace(self, messages=tuple(visible), recorded=self.messages), rests
 
     def holds(self, message: MessageLike) -> bool:
         """Say whether a message shows an item of the input."""

@@ -77,7 +77,7 @@ def counter_for(
     )
 
 
-def _given(
+def _checked_defaults(
     tokenizer: TokenizerLike | None,
     settings: Mapping[str, Any] | None,
     cache: ResolverCache | None,
@@ -90,13 +90,13 @@ def _given(
     check_settings(settings, "config")
     if cache is not None and not isinstance(cache, ResolverCache):
         raise InvalidType(f"config: cache must be a ResolverCache, not {shown(cache)}")
-    given = {
+    options = {
         "tokenizer": tokenizer,
         "settings": settings,
         "cache": cache,
         "attachment_tokens": attachment_tokens,
     }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in options.items() if value is not None}
 
 
 class config:  # noqa: N801 - it reads as a function, and has a `with` block beside it
@@ -114,7 +114,7 @@ class config:  # noqa: N801 - it reads as a function, and has a `with` block bes
         attachment_tokens: AttachmentTokens | None = None,
     ) -> None:
         _Process.defaults = replace(
-            _Process.defaults, **_given(tokenizer, settings, cache, attachment_tokens)
+            _Process.defaults, **_checked_defaults(tokenizer, settings, cache, attachment_tokens)
         )
 
     @staticmethod
@@ -128,7 +128,9 @@ class config:  # noqa: N801 - it reads as a function, and has a `with` block bes
     ) -> Iterator[None]:
         """Set defaults for the current task and its children until the block ends."""
         before = _local.get()
-        _local.set(replace(defaults(), **_given(tokenizer, settings, cache, attachment_tokens)))
+        _local.set(
+            replace(defaults(), **_checked_defaults(tokenizer, settings, cache, attachment_tokens))
+        )
         try:
             yield
         finally:

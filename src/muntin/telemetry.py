@@ -130,8 +130,8 @@ def composing(
             return
         report = window.report
         if span is not None and recording:
-            asked = _asked("compose_context", model, conversation)
-            span.set_attributes({**asked, **_of_report(report)})
+            attributes = _common_attributes("compose_context", model, conversation)
+            span.set_attributes({**attributes, **_of_report(report)})
             for slot in report.slots:
                 if slot.status not in ("kept", "empty"):
                     about: dict[str, str | int] = {
@@ -249,26 +249,26 @@ class _Meters:
             meter.create_observable_gauge(name, [_wakes(field)], unit="{wake}")
 
     def window(self, model: str | None, report: Report) -> None:
-        known = _asked("compose_context", model, None)
+        attributes = _common_attributes("compose_context", model, None)
         for slot in report.slots:
-            left = slot.tokens_asked - slot.tokens_kept
-            for fate, tokens in (("kept", slot.tokens_kept), ("left_out", left)):
+            left_out = slot.tokens_asked - slot.tokens_kept
+            for fate, tokens in (("kept", slot.tokens_kept), ("left_out", left_out)):
                 if tokens > 0:
-                    self._slots.add(tokens, {**known, Names.SLOT: slot.name, Names.FATE: fate})
+                    self._slots.add(tokens, {**attributes, Names.SLOT: slot.name, Names.FATE: fate})
         if report.prefix is not None:
-            self._share.record(report.prefix.share, known)
+            self._share.record(report.prefix.share, attributes)
 
     def call(self, model: str, usage: Usage, seconds: float, error: Exception | None) -> None:
-        known = _asked("chat", model, None)
+        attributes = _common_attributes("chat", model, None)
         wrong = {} if error is None else {Names.ERROR: type(error).__qualname__}
-        self._duration.record(seconds, {**known, **wrong})
+        self._duration.record(seconds, {**attributes, **wrong})
         if usage == Usage():
             return
         for kind, tokens in (("input", usage.input), ("output", usage.output)):
-            self._usage.record(tokens, {**known, Names.TOKEN_TYPE: kind})
+            self._usage.record(tokens, {**attributes, Names.TOKEN_TYPE: kind})
         cost = cost_of(model, usage)
         if cost is not None:
-            self._cost.add(float(cost), known)
+            self._cost.add(float(cost), attributes)
 
 
 def _wakes(field: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
@@ -285,7 +285,7 @@ def _wakes(field: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
     return read
 
 
-_known: list[_Meters] = []
+_meters_in_use: list[_Meters] = []
 
 
 def _meters() -> _Meters | None:
@@ -294,9 +294,9 @@ def _meters() -> _Meters | None:
     if metrics is None:
         return None
     provider = metrics.get_meter_provider()
-    if not _known or _known[-1].provider is not provider:
-        _known[:] = [_Meters(provider)]
-    return _known[-1]
+    if not _meters_in_use or _meters_in_use[-1].provider is not provider:
+        _meters_in_use[:] = [_Meters(provider)]
+    return _meters_in_use[-1]
 
 
 def _trace() -> Any:
@@ -311,58 +311,60 @@ def _start_span(operation: str, model: str | None, conversation: str | None = No
     options: dict[str, Any] = {}
     if operation == "chat":
         options["kind"] = _trace().SpanKind.CLIENT
-        options["attributes"] = _asked(operation, model, conversation)
+        options["attributes"] = _common_attributes(operation, model, conversation)
     span: Span = _trace().get_tracer(SCOPE).start_span(name, **options)
     return span
 
 
-def _asked(operation: str, model: str | None, conversation: str | None) -> dict[str, str]:
+def _common_attributes(
+    operation: str, model: str | None, conversation: str | None
+) -> dict[str, str]:
     """Return what every span and metric says: the operation, the model, the conversation."""
-    found = {Names.OPERATION: operation}
+    attributes = {Names.OPERATION: operation}
     if model is not None:
         name = ModelName.parse(model)
-        found[Names.REQUEST_MODEL] = name.model
+        attributes[Names.REQUEST_MODEL] = name.model
         provider = name.provider or name.maker
         if provider is not None:
-            found[Names.PROVIDER] = provider
+            attributes[Names.PROVIDER] = provider
     if conversation is not None:
-        found[Names.CONVERSATION] = conversation
-    return found
+        attributes[Names.CONVERSATION] = conversation
+    return attributes
 
 
 def _of_report(report: Report) -> dict[str, Any]:
     slots = report.slots
-    found: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         Names.BUDGET: report.budget,
         Names.TOKENS: report.tokens,
         Names.OVER_BUDGET: report.over_budget,
         Names.INPUT_CUT: report.input_cut,
         Names.TOKENIZER: report.tokenizer,
-        Names.SLOTS: [each.name for each in slots],
-        Names.SLOTS_KEPT: [each.tokens_kept for each in slots],
-        Names.SLOTS_ASKED: [each.tokens_asked for each in slots],
-        Names.SLOTS_STATUS: [each.status for each in slots],
-        Names.SLOTS_REASON: [each.reason or "" for each in slots],
+        Names.SLOTS: [slot.name for slot in slots],
+        Names.SLOTS_KEPT: [slot.tokens_kept for slot in slots],
+        Names.SLOTS_ASKED: [slot.tokens_asked for slot in slots],
+        Names.SLOTS_STATUS: [slot.status for slot in slots],
+        Names.SLOTS_REASON: [slot.reason or "" for slot in slots],
     }
     if _compacted(report):
-        found[Names.COMPACTED] = True
+        attributes[Names.COMPACTED] = True
     prefix = report.prefix
     if prefix is not None:
-        found |= {Names.PREFIX_TOKENS: prefix.tokens, Names.PREFIX_SHARE: prefix.share}
+        attributes |= {Names.PREFIX_TOKENS: prefix.tokens, Names.PREFIX_SHARE: prefix.share}
         if prefix.moved is not None:
-            found |= {
+            attributes |= {
                 Names.MOVED_SLOT: prefix.moved.slot,
                 Names.MOVED_REASON: prefix.moved.reason,
                 Names.MOVED_TOKENS: prefix.moved.tokens,
             }
-    return found
+    return attributes
 
 
 def _compacted(report: Report) -> bool:
     """Say whether the window holds less than the conversation: of a list of messages, some are left
     out, or are shorter."""
     whole = ("kept", "empty", "excluded")
-    return any(each.messages_asked > 1 and each.status not in whole for each in report.slots)
+    return any(slot.messages_asked > 1 and slot.status not in whole for slot in report.slots)
 
 
 def _wants_content() -> bool:
@@ -370,10 +372,10 @@ def _wants_content() -> bool:
 
 
 def _input(messages: Sequence[Message]) -> dict[str, str]:
-    system = [part for each in messages if each.role == "system" for part in _parts(each)]
-    others = [_as_dict(each) for each in messages if each.role != "system"]
-    found = {Names.INPUT_MESSAGES: _json(others)}
-    return {**found, Names.SYSTEM: _json(system)} if system else found
+    system = [part for message in messages if message.role == "system" for part in _parts(message)]
+    conversation = [_as_dict(message) for message in messages if message.role != "system"]
+    attributes = {Names.INPUT_MESSAGES: _json(conversation)}
+    return {**attributes, Names.SYSTEM: _json(system)} if system else attributes
 
 
 def _as_dict(message: Message) -> dict[str, Any]:
@@ -387,8 +389,8 @@ def _parts(message: Message) -> list[Mapping[str, Any]]:
         return [{**answer, "response": message.text}]
     texts = [{"type": "text", "content": message.text}] if message.text else []
     calls = [
-        {"type": "tool_call", "id": each.id, "name": each.name, "arguments": each.arguments}
-        for each in message.tool_calls
+        {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
+        for call in message.tool_calls
     ]
     return [*texts, *calls]
 

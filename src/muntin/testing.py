@@ -199,10 +199,10 @@ def assert_survives(
         raise InvalidType(f"inputs must be a list of inputs, not {shown(inputs)}")
     for name in ids:
         check_text(name, "the id of a context")
-    known = {reached.context.id for reached in prompt.reached if reached.context.id}
-    unknown = sorted(set(ids) - known)
+    ids_reached = {reached.context.id for reached in prompt.reached if reached.context.id}
+    unknown = sorted(set(ids) - ids_reached)
     if unknown or not ids:
-        raise InvalidInput(f"no context {unknown or 'named'}; the prompt has {sorted(known)}")
+        raise InvalidInput(f"no context {unknown or 'named'}; the prompt has {sorted(ids_reached)}")
     values = list(inputs)
     if not values:
         raise InvalidInput("assert_survives needs inputs to try; without any it proves nothing")

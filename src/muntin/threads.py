@@ -29,17 +29,17 @@ async def in_thread(fn: Callable[[], T]) -> T:
     """
     loop = asyncio.get_running_loop()
     context = copy_context()
-    answer: asyncio.Future[_Outcome[T]] = loop.create_future()
+    answer: asyncio.Future[_CallResult[T]] = loop.create_future()
 
-    def tell(outcome: _Outcome[T]) -> None:
+    def tell(outcome: _CallResult[T]) -> None:
         if not answer.done():
             answer.set_result(outcome)
 
-    hand_over(lambda: partial(loop.call_soon_threadsafe, tell, _Outcome(context, fn)))
+    hand_over(lambda: partial(loop.call_soon_threadsafe, tell, _CallResult(context, fn)))
     return (await answer).take()
 
 
-class _Outcome(Generic[T]):
+class _CallResult(Generic[T]):
     """The result of a call.
 
     The wait may be cancelled, and the loop closed before or just after it is told. So a coroutine
@@ -75,33 +75,33 @@ def aside(fn: Callable[[], T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         return fn()
-    answer: SimpleQueue[_Outcome[T]] = SimpleQueue()
+    answer: SimpleQueue[_CallResult[T]] = SimpleQueue()
     context = copy_context()
-    hand_over(lambda: partial(answer.put, _Outcome(context, fn)))
+    hand_over(lambda: partial(answer.put, _CallResult(context, fn)))
     return answer.get().take()
 
 
 # Muntin's own variables: which text waits for which must be known everywhere.
-_own: list[ContextVar[Any]] = []
+_muntin_variables: list[ContextVar[Any]] = []
 
 
 def own(variable: ContextVar[T]) -> ContextVar[T]:
     """Register a variable of Muntin's own, which functions that `apart` calls can see."""
-    _own.append(variable)
+    _muntin_variables.append(variable)
     return variable
 
 
 async def apart(fn: Callable[[], Awaitable[T] | T]) -> T:
     """Call a function, sync or async, that sees none of the caller's context variables."""
     context = Context()
-    for variable in _own:
+    for variable in _muntin_variables:
         context.run(variable.set, variable.get())
 
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         value = context.run(fn)
-        return await _Stepped(value, context) if inspect.isawaitable(value) else value
+        return await _ContextAwaitable(value, context) if inspect.isawaitable(value) else value
 
     async def inside() -> T:
         value = fn()
@@ -112,7 +112,7 @@ async def apart(fn: Callable[[], Awaitable[T] | T]) -> T:
     return await asyncio.create_task(inside(), context=context)
 
 
-class _Stepped(Awaitable[T]):
+class _ContextAwaitable(Awaitable[T]):
     """Awaits something in a context, where no event loop can."""
 
     def __init__(self, work: Awaitable[T], context: Context) -> None:
