@@ -20,7 +20,7 @@ from muntin.core.budget import DEFAULT_BUDGET
 from muntin.core.planning import compact, memory, slot, units
 from muntin.prompts import liquid
 from muntin.providers import assets
-from muntin.runtime import app, entity_runner, recovery, sources, summaries, suspects
+from muntin.runtime import app, entity_runner, next_move, recovery, sources, summaries, suspects
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.run_rules import RunRules
 from tests.docs.blocks import DOCUMENTS, name_of
@@ -71,8 +71,8 @@ PHRASES: list[tuple[str, str, Callable[[], Any]]] = [
     ("scale.md", "given up after {word} attempts", lambda: suspects.MAX_ATTEMPTS),
     ("howto/workers.md", "given up after {word} attempts", lambda: suspects.MAX_ATTEMPTS),
     ("howto/summaries.md", "`max_tokens` ({n})", lambda: Summary("openai/gpt-4o").max_tokens),
-    ("howto/summaries.md", "grown {n} % of the way", lambda: round(summaries.NEAR * 100)),
-    ("howto/summaries.md", "{word} times for each step", lambda: summaries.TRIES),
+    ("howto/summaries.md", "grown {n} % of the way", lambda: round(next_move.NEAR * 100)),
+    ("howto/summaries.md", "at most {word} times an hour", lambda: summaries.HOURLY),
     ("howto/summaries.md", "waits up to {word} seconds", lambda: round(summaries.CLOSE_SECONDS)),
     (
         "prompts.md",

@@ -290,6 +290,13 @@ def at_position(
     return copy
 
 
+def place_of(message: Message) -> tuple[float, int]:
+    """Return where a message stands on its timeline, behind everything if it is of none. All
+    messages of a run have the same `at`; their items tell them apart."""
+    item = 0 if message.item is None else message.item[1]
+    return math.inf if message.at is None else message.at, item
+
+
 _SET = ("at", "known_tokens", "item")
 _COPIED = [spec.name for spec in fields(Message) if spec.name not in _SET]
 _copied = attrgetter(*_COPIED)

@@ -6,64 +6,127 @@ it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from muntin.core.message import at_of
-from muntin.core.planning.compact import GONE
-from muntin.core.planning.levels import by_turn, lower, tokens_at
+from muntin.core.message import Message, place_of
+from muntin.core.planning.compact import GONE, STUB
+from muntin.core.planning.draft import SlotPlan
+from muntin.core.planning.levels import by_turn, end_of, lower, tokens_at
 from muntin.core.planning.plan import Plan
 from muntin.core.planning.shrink import compact
 
+# A summary is made when a conversation has gone this share of the way to its next move.
+NEAR = 0.7
+
+# A place on a timeline: `at`, and the item.
+Place = tuple[float, int]
+
+
+class Leaving(NamedTuple):
+    """A message that is expected to leave: where it stands, as the window shows it."""
+
+    place: Place
+    message: Message
+    tokens: int
+
 
 class NextMove(NamedTuple):
-    """The next move of a conversation.
+    """The next move of a conversation, when it is near.
 
-    `reached` is the share of the way from the low mark to the room. Messages up to the position
-    `until` are expected to leave; None if none are. Messages up to `summarized` are in the summary
-    that is shown. `since` is where the history begins now.
+    `leaving` is expected to leave, the oldest first. Messages up to `summarized` are in the summary
+    that is shown. `budget` is the size of the window.
     """
 
-    reached: float
-    until: float | None
-    summarized: float
-    since: float
+    leaving: Sequence[Leaving]
+    summarized: Place
+    budget: int
+
+    @property
+    def until(self) -> Place:
+        """Where the last message stands that is expected to leave."""
+        return self.leaving[-1].place
 
 
 def next_move(plan: Plan, more: int = 0, summary: int = 0) -> NextMove | None:
     """Return the next move of the main conversation of a window that gets `more` tokens, with a
-    summary of `summary` tokens in front; None without a history."""
-    head = next(
-        (
-            each
-            for each in reversed(plan.slots)
-            if each.conversation is not None and each.slot.is_stepped and each.slot.kind == "list"
-        ),
-        None,
+    summary of `summary` tokens in front; None if it is not near, or nothing will leave."""
+    conversations = (
+        part.conversation
+        for part in reversed(plan.slots)
+        if part.conversation and part.conversation.is_stepped
     )
-    if head is None or head.conversation is None:
+    conversation = next(conversations, None)
+    if conversation is None:
         return None
-    past = head.conversation
     start = next(
-        each for each in plan.starts if (each.slot, each.number) == (past.name, past.number)
+        start
+        for start in plan.starts
+        if (start.slot, start.number) == (conversation.name, conversation.number)
     )
-    members = [each for each in plan.slots if any(each.slot is slot for slot in past.slots)]
-    units = [unit for each in members for unit in each.reading.units]
-    room = sorted(start.rooms)[min(1, len(start.rooms) - 1)] if start.rooms else 0
+    members = [part for part in plan.slots if any(part.slot is slot for slot in conversation.slots)]
+    run = next((part for part in members if part.slot.kind == "run"), None)
+    gone = None if run is None else _gone_of_run(plan, run, more)
+    if gone is None:
+        gone = _gone_of_history(members, start.rooms, more, summary)
+    leaving = _leaving(members, gone)
+    summarized = (0.0, 0) if start.recap is None else start.recap.place
+    budget = plan.declared.budget.remaining_input_tokens
+    return NextMove(leaving, summarized, budget) if leaving else None
+
+
+def _gone_of_run(plan: Plan, run: SlotPlan, more: int) -> int | None:
+    """Return before which position the run leaves; None if its calls are not about to leave: all
+    but the newest of them become stubs first."""
+    units = run.reading.units
+    groups = [unit for unit in units if unit.is_group]
+    ladder = run.slot.trim.ladder
+    newest = groups[-max(1, ladder.keep_groups if ladder else 1) :]
+    if not newest or run.open_room is None:
+        return None
+    least = tokens_at(units, run.levels.raised(STUB, end_of(units, len(units) - 1))) + more
+    least += sum(map(plan.declared.counter.message, run.view.notes))
+    few = int(run.conversation.low * run.open_room) // 2 if run.conversation else 0
+    is_near = least - few >= NEAR * (run.open_room - few)
+    return newest[0].position if is_near else None
+
+
+def _gone_of_history(
+    members: Sequence[SlotPlan], rooms: Sequence[int], more: int, summary: int
+) -> int:
+    """Return before which position the history leaves; 0 if that is not near."""
+    head = members[0]
+    assert head.conversation is not None
+    units = [unit for part in members for unit in part.reading.units]
+    room = sorted(rooms)[min(1, len(rooms) - 1)] if rooms else 0
     if head.limits.cap is not None:  # in the next window all of it is history
         room = min(room, head.limits.cap)
-    tokens = sum([each.view.tokens for each in members]) + more
-    low = int(past.low * room)
-    summarized = 0.0 if start.recap is None else start.recap.until
-    reached = (tokens - low) / max(1, room - low)
+    tokens = sum([part.view.tokens for part in members]) + more
+    low = int(head.conversation.low * room)
+    if tokens - low < NEAR * max(1, room - low):
+        return 0
     # Everything still to come counts as one message: the rest must make room for it.
     levels = head.levels
     target = max(0, low - max(0, room - tokens) - min(summary, room // 4))
     levels, _ = compact(units, levels, max(0, target - 1), target)
-    is_enough = tokens_at(units, levels) <= target
-    until = None
-    if not is_enough:
-        gone = lower(units, levels, GONE, by_turn(units), target, target).gone
-        left = [unit for unit in units if head.levels.gone <= unit.position < gone]
-        dated = [at for unit in left for at in map(at_of, unit.messages) if at is not None]
-        until = max(dated, default=None)
-    return NextMove(reached, until, summarized, start.at or 0.0)
+    if tokens_at(units, levels) <= target:
+        return 0
+    return lower(units, levels, GONE, by_turn(units), target, target).gone
+
+
+def _leaving(members: Sequence[SlotPlan], gone: int) -> list[Leaving]:
+    """Return the messages between where a conversation begins and a position, as they are shown;
+    what this window alone leaves out, as stubs."""
+    leaving = []
+    for part in members:
+        forms = {id(form.unit): form.messages for form in part.view.forms}
+        for unit in part.reading.units:
+            if not part.levels.gone <= unit.position < gone or unit.is_system:
+                continue
+            for message, form in zip(
+                unit.messages, forms.get(id(unit), unit.form(STUB)[0]), strict=True
+            ):
+                if message.at is not None:  # memos of forms may hold another item's place
+                    tokens = unit.tokens // len(unit.messages)
+                    leaving.append(Leaving(place_of(message), form, tokens))
+    return sorted(leaving, key=lambda message: message.place)

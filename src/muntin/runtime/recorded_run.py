@@ -186,7 +186,15 @@ class RecordedRun(Run):
         if self._composer.summary is not None and is_answer and self._sent is not None:
             sent, self._sent = self._sent, None
             turn.app.summaries.consider(
-                turn, self._line, sent, self._composer, message, self._projection, self._completed
+                turn,
+                self._line,
+                self._position,
+                self._step,
+                sent,
+                self._composer,
+                message,
+                self._projection,
+                self._completed,
             )
         key = counter.key(message)
         known = None if key is None or key not in item.tokens else (key, item.tokens[key])

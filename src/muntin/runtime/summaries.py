@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
+import time
 from collections.abc import Sequence
 from contextvars import Context
 from dataclasses import asdict, dataclass, field, replace
@@ -20,7 +22,7 @@ from muntin import telemetry
 from muntin.agent.loop import to_the_end
 from muntin.composer import Composer
 from muntin.core.checks import compact_json
-from muntin.core.message import Message
+from muntin.core.message import Message, place_of
 from muntin.core.planning.compact import Forms
 from muntin.core.planning.plan import Plan
 from muntin.core.planning.slot import SYSTEM, Recap
@@ -29,7 +31,7 @@ from muntin.core.usage import SessionUsage, Usage
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, MuntinError, TimedOut, error_text
 from muntin.providers.model import Model
-from muntin.runtime.next_move import NextMove, next_move
+from muntin.runtime.next_move import NextMove, Place, next_move
 from muntin.runtime.run_rules import Summary
 from muntin.runtime.store_thread import run_in_store
 from muntin.timeline.items import FAILED_SUMMARY_USAGE, Draft, NoteKey, SideWrites, Visibility
@@ -40,12 +42,15 @@ from muntin.timeline.session import LEASE, Session
 if TYPE_CHECKING:
     from muntin.runtime.turn import ActiveTurn
 
-# A summary is made when a history has gone this share of the way to its next step.
-NEAR = 0.7
-# A summary is tried this many times, each time in another turn.
-TRIES = 3
-# One summary asks the model at most this many times, as long as it can end between two items.
-_REQUESTS = 8
+# A summariser that failed so many times is asked again after 1, 2, 4 and so on turns, up to the
+# last; and so many times an hour at most.
+_WAITS = (1, 2, 4, 8, 16, 32, 64)
+HOURLY = 5
+_HOUR = 3600.0
+# All requests for one summary have so many tokens together, as a multiple of the window.
+_WINDOWS = 2
+# A summary that waits for the move may leave out this share of what will leave.
+_UNTOLD = 0.25
 # Seconds that `close` waits for summaries being made: one that is not ready is made again.
 CLOSE_SECONDS = 5.0
 _STOP_SECONDS = 1.0
@@ -61,24 +66,28 @@ _log = logging.getLogger(__name__)
 class State:
     """The stored state of the summaries of one line of windows.
 
-    `text` is the newest summary, `until` the position up to which it tells. `tries` tries have
-    failed, the last in `turn` for the reason `failed`, on the way to the step of a history that
-    begins at `since`.
+    `text` is the newest summary, `until` and `item` say how far it tells. Since then `tries` tries
+    have failed, the last in the step `step` of the turn `turn`, for the reason `failed`. `times`
+    are the times of the tries of the last hour.
     """
 
     text: str = ""
     until: float = 0.0
-    since: float = 0.0
+    item: int = 0
     tries: int = 0
     turn: int = 0
+    step: int = 0
     failed: str = ""
+    times: tuple[float, ...] = ()
 
     @classmethod
     def load(cls, session: Session, line: str) -> State:
-        """Read the state; a state written by another version counts as none."""
+        """Read the state; a state that cannot be read counts as none."""
         text = session.store.content(session.id, "summary", line)
         try:
-            return cls() if text is None else cls(**json.loads(text))
+            stored = {} if text is None else json.loads(text)
+            known = {name: stored[name] for name in cls.__slots__ if name in stored}
+            return cls(**known | {"times": tuple(known.get("times", ()))})
         except (TypeError, ValueError):
             return cls()
 
@@ -87,28 +96,36 @@ class State:
         """The newest summary as a window shows it."""
         if not self.text:
             return None
-        shown = element("summary", {"until": f"{self.until:g}"}, self.text)
-        return Recap(shown, self.until)
+        until = f"{max(self.until, self.item):g}"
+        return Recap(element("summary", {"until": until}, self.text), self.until, self.item)
 
     @property
     def trouble(self) -> str | None:
         """The text of the report about a summary that failed."""
-        return f"try {self.tries} of {TRIES}: {self.failed}" if self.failed else None
+        return f"failed {self.tries}x: {self.failed}" if self.failed else None
 
-    def is_due(self, coming: NextMove, turn: int) -> bool:
-        """Say whether a summary is wanted: not if a summary that waits for the step tells at least
-        half of what will leave, nor after too many tries."""
-        told = self.until - coming.summarized
-        if told > 0 and (coming.until or 0) - self.until <= told:
+    def is_due(self, coming: NextMove, turn: int, step: int) -> bool:
+        """Say whether a summary is wanted: not if one that waits for the move tells most of what
+        will leave, nor too soon after a failure. In one long turn its steps count as turns."""
+        place = self.until, self.item
+        untold = sum([each.tokens for each in coming.leaving if each.place > place])
+        whole = sum([each.tokens for each in coming.leaving])
+        if not untold or (place > coming.summarized and untold <= _UNTOLD * whole):
             return False
-        if not self.failed or self.since != coming.since:
+        if not self.tries:
             return True
-        return self.turn < turn and self.tries < TRIES
+        waited = turn - self.turn or step - self.step
+        enough = _WAITS[min(self.tries, len(_WAITS)) - 1]
+        return waited >= enough and len(self._recent()) < HOURLY
 
-    def after_failure(self, coming: NextMove, turn: int, error: str) -> State:
+    def _recent(self) -> tuple[float, ...]:
+        now = time.time()
+        return tuple([each for each in self.times if now - _HOUR < each <= now])
+
+    def after_failure(self, turn: int, step: int, error: str) -> State:
         """Return the state after one more failed try."""
-        tries = self.tries if self.since == coming.since else 0
-        return replace(self, since=coming.since, tries=tries + 1, turn=turn, failed=error)
+        times = (*self._recent(), time.time())
+        return replace(self, tries=self.tries + 1, turn=turn, step=step, failed=error, times=times)
 
 
 class Summaries:
@@ -121,25 +138,35 @@ class Summaries:
         self,
         turn: ActiveTurn,
         line: str,
+        run: int,
+        step: int,
         window: Window,
         composer: Composer,
         answer: Message,
         projection: Projection | None,
         completed: bool,
     ) -> None:
-        """Begin to make a summary after an answer, if the history comes near its next step."""
+        """Begin to make a summary after an answer, if the conversation comes near its next move."""
         summary, plan = composer.summary, window.explained
         if summary is None or not isinstance(plan, Plan):
             return
         coming = next_move(plan, composer.counter.message(answer), summary.max_tokens)
-        if coming is None or coming.reached < NEAR or (coming.until or 0) <= coming.summarized:
+        if coming is None or coming.until <= coming.summarized:
             return
         key = turn.session.id, line
         if key in self._tasks and not self._tasks[key].done():
             return
         model = turn.app.answering(summary.model, "summary")
         job = _Job(
-            turn.session, line, turn.number, coming, summary, model, projection or None, completed
+            turn.session,
+            line,
+            (turn.number, step),
+            run,
+            coming,
+            summary,
+            model,
+            projection or None,
+            completed,
         )
         # Outside of any turn: no turn waits for it.
         self._tasks[key] = asyncio.create_task(job.make(), context=Context())
@@ -165,7 +192,9 @@ class _Job:
 
     session: Session
     line: str
-    turn: int
+    # The turn and its step in which the summary is made, and the position of the run.
+    at: tuple[int, int]
+    run: int
     coming: NextMove
     summary: Summary
     model: Model
@@ -174,6 +203,8 @@ class _Job:
     completed: bool
     owner: str = field(default_factory=new_owner)
     composer: Composer = field(init=False)
+    # Where the summary ends.
+    end: Place = field(init=False)
     # What the requests have cost so far.
     usage: Usage = field(default_factory=Usage)
 
@@ -185,7 +216,7 @@ class _Job:
             try:
                 load = partial(State.load, self.session, self.line)
                 state = await run_in_store(self.session, load)
-                if state.is_due(self.coming, self.turn):
+                if state.is_due(self.coming, *self.at):
                     await self._try(state)
             finally:
                 release = partial(self._hold, timedelta(0))
@@ -206,8 +237,8 @@ class _Job:
             payload = await self._summarise(state)
         except Exception as error:
             text = error_text(error)
-            _log.warning("the summary of %r failed: %s", self.session.id, text)
-            after = state.after_failure(self.coming, self.turn, text)
+            _log.warning("the summary of %r failed: %s", self.session.id, text, exc_info=error)
+            after = state.after_failure(*self.at, text)
             await run_in_store(self.session, partial(self._store_failure, after))
         else:
             if payload is not None:
@@ -227,7 +258,7 @@ class _Job:
         """Store a summary on the timeline, where no history shows it, and as the newest of its
         line."""
         if self._hold():  # no other process took it over
-            state = compact_json(asdict(State(payload["text"], payload["until"])))
+            state = compact_json(asdict(State(payload["text"], *self.end)))
             self.session.store.append(
                 self.session.id,
                 [Draft("summary", payload=payload, visibility=_HIDDEN)],
@@ -239,38 +270,45 @@ class _Job:
         process took over, or there is nothing to tell."""
         self.composer = Composer.of(self.model, caching=False)
         room = self._room()
-        lines = await run_in_store(self.session, partial(self._record, state.until, room))
-        text, taken, ends, size = state.text, 0, list[int](), 0
-        for place, (_, line) in enumerate(lines):
-            tokens = self.composer.counter.message(line)
-            if size and size + tokens > room:
-                ends.append(place)
-                size = 0
-            size += tokens
-        for number, end in enumerate([*ends, len(lines)] if lines else ()):
-            if number >= _REQUESTS and lines[taken - 1][0] != lines[taken][0]:
-                break  # between two items
+        after = state.until, state.item
+        lines = await run_in_store(self.session, partial(self._record, after, room))
+        text, taken, spent = state.text, 0, 0
+        while taken < len(lines):
+            end, size = taken, self._beside()
+            while end < len(lines):
+                tokens = self.composer.counter.message(lines[end][1])
+                if end > taken and size + tokens > self._beside() + room:
+                    break
+                end, size = end + 1, size + tokens
+            spent += size
+            if taken and spent > _WINDOWS * self.coming.budget:
+                break  # the rest is in the next summary
             text, taken = await self._ask(text, [line.text for _, line in lines[taken:end]]), end
             if not await run_in_store(self.session, self._hold):
                 return None
         if not taken:
             return None
+        self.end = lines[taken - 1][0] if taken < len(lines) else self.coming.until
         return {
             "line": self.line,
             "text": text,
-            # Messages left out of a run that was not read to its end are read again.
-            "until": lines[taken - 1][0] if taken < len(lines) else self.coming.until or 0.0,
-            "items": sorted({at for at, _ in lines[:taken]}),
+            "until": max(self.end),
+            "items": sorted({item or int(at) for (at, item), _ in lines[:taken]}),
             "model": self.model.name,
             "usage": asdict(self.usage),
         }
 
+    def _beside(self) -> int:
+        """Return the tokens of one request beside the record."""
+        counter, summary = self.composer.counter, self.summary
+        fixed = counter.message(Message("system", summary.instruction)) + counter.beside(())
+        return fixed + 2 * summary.max_tokens
+
     def _room(self) -> int:
         """Return the tokens that one request has for the record."""
-        counter, summary = self.composer.counter, self.summary
+        summary = self.summary
         whole = self.composer.budget.remaining_input_tokens
-        fixed = counter.message(Message("system", summary.instruction)) + counter.beside(())
-        room = whole - fixed - 2 * summary.max_tokens
+        room = min(whole, max(_WINDOWS * self.coming.budget, 0)) - self._beside()
         if room < _LEAST_MESSAGE:
             raise InvalidInput(
                 f"the window of {self.model.name!r}, {whole:,} tokens, has no room for a summary "
@@ -278,30 +316,38 @@ class _Job:
             )
         return int(room * _FULL)
 
-    def _record(self, after: float, room: int) -> list[tuple[float, Message]]:
-        """Return the messages to summarise, as they are shown, each with its position."""
-        session = self.session
-        last = session.last()
-        items = session.store.read(
-            session.id,
-            view="history",
-            after=int(after),
-            last_turn=self.turn,
-            settled=last + 1 if self.completed else None,
-        )
+    def _record(self, after: Place, room: int) -> list[tuple[Place, Message]]:
+        """Return the messages to summarise, each with its place: as the window shows them; what has
+        left it before, with its results as stubs."""
         names: dict[str, str] = {}  # by the nearest call before: ids may repeat
         forms, most = Forms(self.composer.counter), int(room * _MESSAGE_RATIO)
-        lines: list[tuple[float, Message]] = []
-        for message in session.project(lasting(items, last), self.projection, since=int(after)):
+        lines: list[tuple[Place, Message]] = []
+        left = [(at, message) for at, message in self._left(after) if message.role != "system"]
+        shown = [(each.place, each.message) for each in self.coming.leaving]
+        for number, (place, message) in enumerate((*left, *shown)):
             names.update((call.id, call.name) for call in message.tool_calls)
-            # A question that waited stands between two positions: a summary up to it ends there.
-            at = after if message.at is None else message.at
-            if message.role != "system" and after < at <= (self.coming.until or 0):
-                text = _record_line(message, names)
-                if text:
-                    line = forms.result(Message("user", text), max(_LEAST_MESSAGE, most))
-                    lines.append((at, line))
+            if message.tool_call_id is not None and number < len(left):
+                message = forms.stub(message, names.get(message.tool_call_id, "result"))
+            if place > after and (text := _record_line(message, names)):
+                line = forms.result(Message("user", text), max(_LEAST_MESSAGE, most))
+                lines.append((place, line))
         return lines
+
+    def _left(self, after: Place) -> list[tuple[Place, Message]]:
+        """Return the messages behind a place that have left the window."""
+        session, before = self.session, self.coming.leaving[0].place
+        # A question that waited stands between two positions, and a run where it began.
+        since = max(0, math.ceil(after[0]) - 1)
+        last, read = session.last(), partial(session.store.read, session.id, after=since)
+        settled = last + 1 if self.completed else None
+        items = read(view="history", last_turn=self.at[0], settled=settled)
+        if self.completed:  # the run of this turn is not
+            items = [each for each in items if each.turn < self.at[0]]
+            turn = read(first_turn=self.at[0], last_turn=self.at[0])
+            items += [each for each in turn if self.run in (each.position, each.run)]
+        messages = session.project(lasting(items, last), self.projection, since=since)
+        placed = [(place_of(message), message) for message in messages]
+        return [each for each in placed if after < each[0] < before]
 
     async def _ask(self, text: str, lines: Sequence[str]) -> str:
         """Return the model's summary of the summary so far and more lines, cut to its most

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
+from sys import maxsize
 
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message, as_message
@@ -86,29 +87,22 @@ class SlotPlan:
     def entries(self) -> list[tuple[int | None, Message]]:
         """Return the messages that stay, each with its place in the slot; None for a message that
         Muntin put in."""
-        entries: list[tuple[int | None, Message]] = []
-        view, note, gone = self.view, self.view.note, self.levels.gone
+        view, gone = self.view, self.levels.gone
         pairs = [(index, message) for index, message in self.elsewhere if message is not None]
         for form in view.forms:
             unit = form.unit
             pairs += zip(unit.indices, form.messages, strict=False)
         if self.reading.is_scattered or self.elsewhere:
             pairs.sort(key=itemgetter(0))
-        entries += [(None, message) for message in view.front]
-        if note is None:
-            return [*entries, *pairs]
-        first = next((f.unit for f in view.forms if f.unit.position >= gone), None)
-        for index, message in pairs:
-            if first is not None and index >= first.indices[0] and note is not None:
-                entries.append((None, note))
-                note = None
-            entries.append((index, message))
-        return entries
+        begin = next((f.unit.indices[0] for f in view.forms if f.unit.position >= gone), maxsize)
+        before = [pair for pair in pairs if pair[0] < begin]
+        front, notes = ([(None, m) for m in messages] for messages in (view.front, view.notes))
+        return [*front, *before, *notes, *pairs[len(before) :]]
 
     def messages(self) -> list[Message]:
         """Return the messages that stay."""
         view = self.view
-        if view.note or self.elsewhere or self.reading.is_scattered:
+        if view.notes or self.elsewhere or self.reading.is_scattered:
             return [message for _, message in self.entries()]
         return [*view.front, *[message for form in view.forms for message in form.messages]]
 

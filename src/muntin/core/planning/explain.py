@@ -107,7 +107,7 @@ def _decisions(plan: SlotPlan, ranks: dict[int, int]) -> list[Decision]:
     reading, offset = plan.reading, plan.offset
     decisions = []
     recap = plan.view.recap
-    if recap is not None and recap.message in plan.view.front:  # no message of the slot
+    if recap is not None and recap.message in plan.view.notes:  # no message of the slot
         tokens = reading.units[0].compactor.forms.counter.message(recap.message)
         decisions.append(Decision(0, 0, "kept", "summary", tokens, tokens))
     for unit, form in _by_unit(plan):

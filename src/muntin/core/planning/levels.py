@@ -74,15 +74,15 @@ class Form(NamedTuple):
 class SlotView:
     """What a slot shows in a given room.
 
-    `front` are messages before the slot's own: a summary, a line about what is missing; `note` is
-    a line in front of the first unit that is left of a turn. `lasting` and `in_turn` are the levels
-    that a conversation reached: for good, and for this turn.
+    `front` are messages before the slot's own; `notes` stand where the past begins, behind the
+    question of a turn that has partly left: a summary, and a line about missing calls. `lasting`
+    and `in_turn` are the levels that a conversation reached: for good, and for this turn.
     """
 
     forms: list[Form] = field(default_factory=list)
     tokens: int = 0
     front: tuple[Message, ...] = ()
-    note: Message | None = None
+    notes: tuple[Message, ...] = ()
     lasting: Levels | None = None
     in_turn: Levels | None = None
     recap: Recap | None = None
@@ -164,6 +164,24 @@ def lower(
         for place, tokens in zip(batch, after, strict=True):
             sizes[place] = tokens
     return levels
+
+
+def lower_summarized(
+    units: Sequence[Unit],
+    levels: Levels,
+    batches: Sequence[Sequence[int]],
+    low: int,
+    room: int,
+    floor: int = 0,
+    recap: Recap | None = None,
+) -> Levels:
+    """Let batches leave; no more than a summary covers, if that is half of the way to the mark."""
+    if recap is not None:
+        covered = [batch for batch in batches if units[batch[-1]].place <= recap.place]
+        short = lower(units, levels, GONE, covered, low, room, floor)
+        if tokens_at(units, short) <= (low + room) // 2:
+            return short
+    return lower(units, levels, GONE, batches, low, room, floor)
 
 
 def end_of(units: Sequence[Unit], place: int) -> int:

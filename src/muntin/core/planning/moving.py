@@ -7,13 +7,21 @@ draft: what was decided about the run is known, nothing else is asked.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message
 from muntin.core.planning.compact import GONE
 from muntin.core.planning.draft import Draft, SlotPlan
-from muntin.core.planning.levels import Levels, SlotView, by_turn, lower, show_at, tokens_at
+from muntin.core.planning.levels import (
+    Levels,
+    SlotView,
+    by_turn,
+    lower,
+    lower_summarized,
+    show_at,
+    tokens_at,
+)
 from muntin.core.planning.memory import ConversationDraft
 from muntin.core.planning.shrink import compact, marker_tokens, with_marker, without_oldest
 from muntin.core.planning.slot import Recap
@@ -40,15 +48,18 @@ def show_history(
     It moves for good if it has outgrown the room it usually has, to the low mark of that room.
     If it has not, other slots are unusually large: then it moves for this turn only.
     """
-    units, recap = part.reading.units, conversation.recap
+    units = part.reading.units
     lasting, in_turn = levels_before(draft, conversation)
-    front = _tokens_of(recap, draft.counter)
+    recap = None if _begins_in_run(draft, conversation, lasting) else conversation.recap
+    notes = notes_of(conversation, units, lasting, recap)
+    front = tokens_of(notes, draft.counter)
     view = show_at(units, lasting.joined(in_turn))
     if view.tokens + front > room:
         usual = _usual_room(draft, part, conversation, room)
         if tokens_at(units, lasting) + front > max(usual, room):
             recap, lasting = _move_for_good(draft, part, conversation, lasting, usual)
-            front = _tokens_of(recap, draft.counter)
+            notes = notes_of(conversation, units, lasting, recap)
+            front = tokens_of(notes, draft.counter)
             view = show_at(units, lasting.joined(in_turn))
     if view.tokens + front > room:
         in_turn = _moved(draft, part, conversation, lasting.joined(in_turn), room - front)
@@ -61,43 +72,58 @@ def show_history(
         view = show_at(units, in_turn)
     if view.tokens + front > room:
         view = _without_oldest(draft, part, view, max(0, room - front))
-    if recap is not None and view.tokens + front <= room:
-        view.front, view.tokens = (recap.message,), view.tokens + front
-    add_note(conversation, units, lasting, view, room, draft.counter)
+    add_notes(view, notes, room, draft.counter)
     view = with_marker(part.reading, view, room, draft.counter)
     view.lasting, view.in_turn, view.recap = lasting, in_turn, recap
     return view
 
 
-def _tokens_of(recap: Recap | None, counter: Counter) -> int:
-    return 0 if recap is None else counter.message(recap.message)
+def _begins_in_run(draft: Draft, conversation: ConversationDraft, levels: Levels) -> bool:
+    """Say whether the past begins in the run: then the summary stands there."""
+    run = draft.run if conversation is draft.conversation else None
+    return run is not None and levels.gone >= conversation.offset(run.slot)
+
+
+def newest_recap(draft: Draft, conversation: ConversationDraft, room: int) -> Recap | None:
+    """Return the summary for a conversation that moves in a room; none that is larger than a
+    quarter of it."""
+    newest = draft.recap if conversation is draft.conversation else None
+    recaps = [recap for recap in (newest, conversation.recap) if recap is not None]
+    recaps = [recap for recap in recaps if draft.counter.message(recap.message) <= room // 4]
+    return max(recaps, key=lambda recap: recap.place, default=None)
+
+
+def tokens_of(messages: Iterable[Message], counter: Counter) -> int:
+    """Count some messages."""
+    return sum([counter.message(message) for message in messages])
 
 
 def _move_for_good(
     draft: Draft, part: SlotPlan, conversation: ConversationDraft, levels: Levels, room: int
 ) -> tuple[Recap | None, Levels]:
     """Move, and put the newest summary in front if anything leaves with it."""
-    newest, most = draft.recap if conversation is draft.conversation else None, room // 4
-    recap = conversation.recap
-    if recap is not None and _tokens_of(recap, draft.counter) > most:
-        recap = None  # no longer worth its room
-    if newest is not None and (
-        conversation.recap is None or newest.until > conversation.recap.until
-    ):
-        front = _tokens_of(newest, draft.counter)
-        moved = _moved(draft, part, conversation, levels, room - front)
-        if front <= most and moved.gone > levels.gone:
-            return newest, moved
-    front = _tokens_of(recap, draft.counter)
+    newest = newest_recap(draft, conversation, room)
+    front = 0 if newest is None else draft.counter.message(newest.message)
+    moved = _moved(draft, part, conversation, levels, room - front, newest)
+    if newest is conversation.recap or moved.gone > levels.gone:
+        return newest, moved
+    recap = conversation.recap  # nothing leaves: it stays, unless it is no longer worth its room
+    front = 0 if recap is None else draft.counter.message(recap.message)
+    recap, front = (recap, front) if front <= room // 4 else (None, 0)
     return recap, _moved(draft, part, conversation, levels, room - front)
 
 
 def _moved(
-    draft: Draft, part: SlotPlan, conversation: ConversationDraft, levels: Levels, room: int
+    draft: Draft,
+    part: SlotPlan,
+    conversation: ConversationDraft,
+    levels: Levels,
+    room: int,
+    recap: Recap | None = None,
 ) -> Levels:
     """Return the levels that leave a history at or below the low mark of its room, if the newest
-    turn and the floor allow it. Nothing is shortened that shows no more messages for it, as long as
-    half of the way from the low mark to the room stays free."""
+    turn, the floor and the summary allow it. Nothing is shortened that shows no more messages for
+    it, as long as half of the way from the low mark to the room stays free."""
     units = part.reading.units
     floor = 0 if draft.fallback else min(part.limits.floor, room)
     room = max(0, room - marker_tokens(part.slot, draft.counter))
@@ -106,9 +132,11 @@ def _moved(
     if fits:
         return short
     if short == levels:
-        return lower(units, levels, GONE, by_turn(units), low, room, floor)
+        return lower_summarized(units, levels, by_turn(units), low, room, floor, recap)
     turns = by_turn(units)
-    short, whole = (lower(units, at, GONE, turns, low, room, floor) for at in (short, levels))
+    short, whole = (
+        lower_summarized(units, at, turns, low, room, floor, recap) for at in (short, levels)
+    )
     shown_short, shown_whole = (
         _without_oldest(draft, part, show_at(units, at), room) for at in (short, whole)
     )
@@ -149,22 +177,25 @@ def tokens_beside(draft: Draft, part: SlotPlan) -> int:
     return sum([other.view.tokens for other in beside if other.slot.pool == part.slot.pool])
 
 
-def add_note(
-    conversation: ConversationDraft,
-    units: Sequence[Unit],
-    levels: Levels,
-    view: SlotView,
-    room: int,
-    counter: Counter,
-) -> None:
-    """Say in front of the first unit that is left of a turn which calls are gone."""
+def add_notes(view: SlotView, notes: Sequence[Message], room: int, counter: Counter) -> None:
+    """Put notes where the past begins, as far as they fit."""
+    for note in notes:
+        tokens = counter.message(note)
+        if view.tokens + tokens <= room:
+            view.notes, view.tokens = (*view.notes, note), view.tokens + tokens
+
+
+def notes_of(
+    conversation: ConversationDraft, units: Sequence[Unit], levels: Levels, recap: Recap | None
+) -> list[Message]:
+    """Return the summary, and the line that says which calls are gone of the turn in which the past
+    begins."""
+    notes = [] if recap is None else [recap.message]
     calls = conversation.calls_gone(units, levels)
     if not calls:
-        return
+        return notes
     names = ", ".join(f"{name} {count}" for name, count in calls.most_common(_NAMES))
     total = calls.total()
     line = f"[{total} earlier calls are not shown: {names}]"
-    note = Message("user", line if total > 1 else f"[1 earlier call is not shown: {names}]")
-    tokens = counter.message(note)
-    if view.tokens + tokens <= room:
-        view.note, view.tokens = note, view.tokens + tokens
+    line = line if total > 1 else f"[1 earlier call is not shown: {names}]"
+    return [*notes, Message("user", line)]

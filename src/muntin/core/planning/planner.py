@@ -310,6 +310,7 @@ def _remember(draft: Draft, conversation: ConversationDraft) -> ConversationStat
     if head.slot.kind == "list" and head.open_room is not None:
         room = head.open_room + tokens_beside(draft, head)
         recap = recap if head.view.lasting is None else head.view.recap
+    recap = next((part.view.recap for part in members if part.view.recap is not None), recap)
     after = replace(
         conversation,
         lasting=lasting,

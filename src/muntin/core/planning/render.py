@@ -116,7 +116,7 @@ def _interleave(members: Sequence[SlotPlan]) -> list[tuple[Message, Slot]]:
             dated.append((fixed, place, message, slot))
         first = dated[0][0] if dated else -math.inf
         view = member.view
-        added = [*view.front, *([] if view.note is None else [view.note])]
+        added = [*view.front, *view.notes]
         dated[:0] = [(first, place, message, member.slot) for message in added]
         placed.extend(dated)
     placed.sort(key=itemgetter(0, 1))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from muntin.core.planning.compact import CUT, GONE, LADDER, LEAST, STUB
+from muntin.core.planning.compact import CUT, LADDER, LEAST, STUB
 from muntin.core.planning.draft import Draft, SlotPlan
-from muntin.core.planning.levels import Form, Levels, SlotView, lower, show_at, tokens_at
+from muntin.core.planning.levels import Form, Levels, SlotView, lower_summarized, show_at, tokens_at
 from muntin.core.planning.limits import fair_shares
 from muntin.core.planning.memory import ConversationDraft
-from muntin.core.planning.moving import add_note, levels_before
+from muntin.core.planning.moving import add_notes, levels_before, newest_recap, notes_of, tokens_of
 from muntin.core.planning.shrink import compact
 
 # About how many tokens a note about missing calls has.
@@ -20,30 +20,39 @@ def show_run(draft: Draft, part: SlotPlan, conversation: ConversationDraft, room
     units = part.reading.units
     lasting, in_turn = levels_before(draft, conversation)
     before = levels = lasting.joined(in_turn)
+    begin = conversation.offset(part.slot)
+    recap = conversation.recap if lasting.gone >= begin else None
+    notes = notes_of(conversation, units, lasting, recap)
+    front = tokens_of(notes, draft.counter)
     view = show_at(units, levels)
-    add_note(conversation, units, lasting, view, room, draft.counter)
     history, ceiling = [], None
     if draft.history is not None and draft.history.slot.pool == part.slot.pool:
         history, ceiling = draft.history.reading.units, draft.history.limits.cap
     size, both = tokens_at(history, levels), room
     if ceiling is not None:  # what is above it will not be shown anyway
         both += max(0, size - ceiling)
-    if size + view.tokens <= both:
+    taken = view.tokens + front
+    if size + taken <= both:
+        add_notes(view, notes, room, draft.counter)
+        view.recap = recap
         return view
-    low = int(conversation.low * both)
-    levels, _ = compact(history, levels, both - view.tokens, max(0, low - view.tokens))
-    levels, _ = compact([*history, *units], levels, both, low, _newest_groups(part))
-    view = _with_newest_cut(part, levels, room)
-    if view.tokens > room:
+    low, inner = int(conversation.low * both), room - front
+    levels, _ = compact(history, levels, both - taken, max(0, low - taken))
+    levels, _ = compact([*history, *units], levels, both - front, low, _newest_groups(part))
+    view = _with_newest_cut(part, levels, inner)
+    if view.tokens > inner:
         newest = [unit for unit in units if unit.is_group][-1:] or units[-1:]
         earlier = [[n] for n, unit in enumerate(units) if unit.position < newest[0].position]
-        few = min(room, int(conversation.low * draft.budget) // 2)
-        levels = lower(units, levels, GONE, earlier, few - _NOTE, room)
-        view = _with_newest_cut(part, levels, room)
+        few = min(room, int(conversation.low * draft.budget) // 2) - _NOTE
+        recap = newest_recap(draft, conversation, room)
+        inner = room - _NOTE - (0 if recap is None else draft.counter.message(recap.message))
+        levels = lower_summarized(units, levels, earlier, few, inner, recap=recap)
+        view = _with_newest_cut(part, levels, inner)
     # Levels of this turn alone stay so, unless the run went beyond them.
     raised = zip(levels, before, lasting, strict=True)
     view.lasting = Levels(*[new if new > old else current for new, old, current in raised])
-    add_note(conversation, units, levels, view, room, draft.counter)
+    view.recap = recap if levels.gone >= begin else None
+    add_notes(view, notes_of(conversation, units, levels, view.recap), room, draft.counter)
     return view
 
 

@@ -133,14 +133,23 @@ Marker: TypeAlias = Callable[[Cut], str]
 
 @dataclass(frozen=True, slots=True)
 class Recap:
-    """A summary of a history up to the position `until`, as the text that is shown."""
+    """A summary of a conversation as the text that is shown.
+
+    It tells of all before the position `until`, and of the messages there up to the item `item`.
+    """
 
     text: str
     until: float
+    item: int = 0
+
+    @property
+    def place(self) -> tuple[float, int]:
+        """Where it ends."""
+        return self.until, self.item
 
     @property
     def message(self) -> Message:
-        """The summary as a message that stands first in the history."""
+        """The summary as a message that stands where the past begins."""
         return Message("user", self.text)
 
 

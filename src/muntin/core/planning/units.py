@@ -12,7 +12,7 @@ from typing import TypeAlias, cast
 
 from muntin.core.counting.counter import Counter
 from muntin.core.forms import joins_others
-from muntin.core.message import Message, MessageLike, has_refusal_or_audio, role_of
+from muntin.core.message import Message, MessageLike, has_refusal_or_audio, place_of, role_of
 from muntin.core.parts import Part, Reasoning, Text
 from muntin.core.planning.compact import FULL, GONE, LEAST, SHORT, STUB, Compactor, Costed, Forms
 from muntin.core.planning.slot import Slot
@@ -55,6 +55,11 @@ class Unit:
     def role(self) -> str:
         """The role of its first message."""
         return self.messages[0].role
+
+    @property
+    def place(self) -> tuple[float, int]:
+        """Where its last message stands on a timeline; behind everything if it is of none."""
+        return place_of(self.messages[-1])
 
     def form(self, level: int) -> Costed:
         """Return the unit at a level: its messages and its tokens. A form that would be no smaller
