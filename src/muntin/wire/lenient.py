@@ -6,6 +6,7 @@ arguments, results without an id, texts with lone surrogates. Never changes the 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -163,6 +164,14 @@ def _text(value: Any) -> str:
         return str(value)
 
 
+def _spaced_json(value: Any) -> str:
+    """Return arguments as LangChain, which holds them parsed, sends them."""
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return _text(value)
+
+
 def _content(content: Any) -> Any:
     if content is None or isinstance(content, str):
         return content
@@ -232,10 +241,11 @@ def _call(call: Any, place: int) -> dict[str, Any]:
         raise InvalidType(f"tool_calls[{place}] is a {type(call).__name__}")
     inner = call.get("function") or call.get("custom")
     fields = inner if isinstance(inner, Mapping) else call
-    arguments: Any = next(
-        (fields[key] for key in ("arguments", "args", "input") if fields.get(key) is not None), {}
-    )
-    name, written = _text(fields.get("name")) or "unknown", _text(arguments) or "{}"
+    key = next((key for key in ("arguments", "args", "input") if fields.get(key) is not None), "")
+    arguments: Any = fields.get(key)
+    is_parsed = key == "args" and not isinstance(arguments, str)
+    written = (_spaced_json(arguments) if is_parsed else _text(arguments)) or "{}"
+    name = _text(fields.get("name")) or "unknown"
     call_id = _text(call.get("id") or call.get("call_id")) or made_id(name, written, place)
     return {
         "id": call_id,
