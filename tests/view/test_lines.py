@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from muntin import Attachment, Input, Message, Slots, ToolCall, Window, assistant, tool, user
 from muntin.core.parts import File, Image, Other, Reasoning, Text
 from muntin.core.planning.slot import Group
-from muntin.view.lines import Piece, Shown, lines, show
+from muntin.view.lines import DisplayedLine, TextPiece, lines, show
 
 
-def told(window: Window) -> list[Shown]:
+def told(window: Window) -> list[DisplayedLine]:
     return [show(window, line) for line in lines(window)]
 
 
@@ -35,7 +35,7 @@ def test_what_was_dropped_stands_before_what_is_still_there():
         (2, 1, "kept"),
         (3, 2, "kept"),
     ]
-    assert found[1].pieces == (Piece("a" * 10, cut=True),)
+    assert found[1].pieces == (TextPiece("a" * 10, cut=True),)
     assert found[1].reason == "over_budget"
 
 
@@ -43,7 +43,7 @@ def test_a_text_cut_at_its_head_shows_the_cut_part_first():
     slots = Slots(30, tokenizer=len)
     slots.add("text", "a" * 20 + "b" * 30, trim_behavior="char")
     (found,) = told(slots.render())
-    assert found.pieces == (Piece("a" * 20, cut=True), Piece("b" * 30))
+    assert found.pieces == (TextPiece("a" * 20, cut=True), TextPiece("b" * 30))
     assert (found.state, found.reason) == ("trimmed", "over_budget")
 
 
@@ -51,7 +51,7 @@ def test_a_text_cut_at_its_end_shows_the_cut_part_last():
     slots = Slots(30, tokenizer=len)
     slots.add("text", "a" * 30 + "b" * 20, trim_behavior="char", keep="head")
     (found,) = told(slots.render())
-    assert found.pieces == (Piece("a" * 30), Piece("b" * 20, cut=True))
+    assert found.pieces == (TextPiece("a" * 30), TextPiece("b" * 20, cut=True))
 
 
 def test_messages_too_old_to_be_looked_at_are_lines_too():
@@ -61,7 +61,7 @@ def test_messages_too_old_to_be_looked_at_are_lines_too():
     assert len(found) == 50
     assert [each.place for each in found[-2:]] == [0, 1]
     assert {each.reason for each in found[:40]} == {"beyond_fit"}
-    assert found[7].pieces == (Piece("0000000007", cut=True),)
+    assert found[7].pieces == (TextPiece("0000000007", cut=True),)
 
 
 def test_joined_texts_are_one_line_in_pieces_of_their_slots():
@@ -130,8 +130,8 @@ def test_calls_files_images_and_reasoning_are_told_beside_the_text():
         ("file", "b.pdf"),
         ("part", "video_url"),
     ]
-    assert asked.notes == (("file", Piece("File: c.txt")),)
-    assert called.calls == (("look_up", Piece('{"n": 1}')),)
+    assert asked.notes == (("file", TextPiece("File: c.txt")),)
+    assert called.calls == (("look_up", TextPiece('{"n": 1}')),)
     assert answered.answers == "c"
 
 

@@ -26,7 +26,7 @@ from muntin.timeline.items import (
     usage_of,
 )
 from muntin.timeline.stored_plans import count_messages
-from muntin.view.lines import LONGEST, Shown, clip, show
+from muntin.view.lines import LONGEST, DisplayedLine, clip, show
 
 # How many entries one answer holds.
 PAGE = 100
@@ -333,7 +333,7 @@ def _runs(view: WindowView) -> list[tuple[int, int]]:
     return runs
 
 
-def _line(line: Shown, stored: StoredWindow, view: WindowView) -> dict[str, Any]:
+def _line(line: DisplayedLine, stored: StoredWindow, view: WindowView) -> dict[str, Any]:
     tokens = None
     if line.place is not None and stored.plan is not None:
         tokens = stored.plan.declared.counter.message(view.window.messages[line.place])

@@ -26,16 +26,16 @@ _FREE = (245, "#8a8f98")
 def panes(window: Window) -> list[tuple[str, int, tuple[int, str]]]:
     """Return (name, tokens, colour) of everything that takes room, the free room last."""
     report = window.report
-    taken = [
+    parts = [
         (slot.name, slot.tokens_kept, COLOURS[number % len(COLOURS)])
         for number, slot in enumerate(report.slots)
     ]
-    taken += [
+    parts += [
         (f"({name})", getattr(report, f"{name}_tokens"), _FREE)
         for name in ("tools", "joined", "lead", "answer")
     ]
-    taken.append(("free", max(0, report.budget - report.tokens), _FREE))
-    return [pane for pane in taken if pane[1] > 0]
+    parts.append(("free", max(0, report.budget - report.tokens), _FREE))
+    return [pane for pane in parts if pane[1] > 0]
 
 
 def widths(sizes: list[int], total: int) -> list[int]:
@@ -55,10 +55,10 @@ def widths(sizes: list[int], total: int) -> list[int]:
 
 def bar(window: Window, *, width: int = 80, colour: bool = True) -> str:
     """Return the whole budget as one line, divided into slots, with a legend below."""
-    shown = panes(window)
+    parts = panes(window)
     line, legend = [], []
     for (name, tokens, (code, _)), columns in zip(
-        shown, widths([pane[1] for pane in shown], width), strict=True
+        parts, widths([pane[1] for pane in parts], width), strict=True
     ):
         block = "·" if name == "free" else "█" if colour else name.lstrip("(")[:1]
         on, off = (f"\x1b[38;5;{code}m", "\x1b[0m") if colour else ("", "")

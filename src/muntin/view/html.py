@@ -11,7 +11,7 @@ from json import dumps
 from muntin.core.report import COLUMNS, NOTHING, NUMBERS, Report
 from muntin.core.window import Window
 from muntin.view.bar import COLOURS, panes
-from muntin.view.lines import Piece, Shown, clip, lines, show
+from muntin.view.lines import DisplayedLine, TextPiece, clip, lines, show
 
 # How many of the newest left-out messages are shown, and how many messages in all.
 _LEFT_OUT = 200
@@ -146,19 +146,19 @@ def _messages(window: Window, opened: bool) -> str:
     numbers = {slot.index: number for number, slot in enumerate(window.report.slots)}
     names = {slot.index: slot.name for slot in window.report.slots}
     articles = "".join(_article(show(window, line), numbers, names) for line in listed[-_MOST:])
-    left = f", {len(out):,} left out" if out else ""
+    left_out = f", {len(out):,} left out" if out else ""
     notes = ""
     if hidden:
         notes += f"<p><em>{len(hidden):,} older messages that were left out are not shown.</em></p>"
     if beyond > 0:
         notes += f"<p><em>The first {beyond:,} lines are not shown.</em></p>"
     return (
-        f"<details{' open' if opened else ''}><summary>{len(window.messages):,} messages{left}"
+        f"<details{' open' if opened else ''}><summary>{len(window.messages):,} messages{left_out}"
         f"</summary>{notes}{articles}</details>"
     )
 
 
-def _article(line: Shown, numbers: dict[int, int], names: dict[int, str]) -> str:
+def _article(line: DisplayedLine, numbers: dict[int, int], names: dict[int, str]) -> str:
     number = None if line.slot is None else numbers.get(line.slot)
     colour = "#8886" if number is None else _colour(number)
     titles = [line.role, *(["joined"] if line.slot is None else [names.get(line.slot, "")])]
@@ -179,7 +179,7 @@ def _article(line: Shown, numbers: dict[int, int], names: dict[int, str]) -> str
     )
 
 
-def _piece(piece: Piece, before: str = "", after: str = "") -> str:
+def _piece(piece: TextPiece, before: str = "", after: str = "") -> str:
     """Return a piece with what stands around it, struck through if it was cut."""
     text = escape(piece.text)
     if piece.hidden:

@@ -40,7 +40,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextPiece:
     """A stretch of a text: kept or `cut`; `hidden` characters are left out, at its `end`."""
 
     text: str
@@ -51,7 +51,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class DisplayedLine:
     """A line as a person sees it.
 
     `slot` is the index of the slot, None if several were joined. `calls` are names and arguments,
@@ -63,9 +63,9 @@ class Shown:
     role: str
     state: State
     reason: str | None
-    pieces: tuple[Piece, ...]
-    calls: tuple[tuple[str, Piece], ...] = ()
-    notes: tuple[tuple[str, Piece], ...] = ()
+    pieces: tuple[TextPiece, ...]
+    calls: tuple[tuple[str, TextPiece], ...] = ()
+    notes: tuple[tuple[str, TextPiece], ...] = ()
     name: str | None = field(default=None, kw_only=True)
     answers: str | None = field(default=None, kw_only=True)
 
@@ -123,21 +123,21 @@ def _merged(outcomes: Sequence[MessageOutcome], free: dict[int, deque[int]]) -> 
     return [line for _, _, line in keyed]
 
 
-def show(window: Window, line: Line, longest: int = LONGEST) -> Shown:
+def show(window: Window, line: Line, longest: int = LONGEST) -> DisplayedLine:
     """Return a line as it is shown, with no text longer than `longest`."""
     outcome = line.outcome
-    shown = None if line.place is None else window.messages[line.place]
-    declared = outcome.declared(line.number) if outcome is not None else shown
-    message = shown or declared
+    visible = None if line.place is None else window.messages[line.place]
+    declared = outcome.declared(line.number) if outcome is not None else visible
+    message = visible or declared
     assert message is not None  # a line is a message of the window, or a declared one
     if line.joined:
-        pieces: Iterable[Piece] = _join(line.joined, longest)
+        pieces: Iterable[TextPiece] = _join(line.joined, longest)
         state: State = "kept" if all(joined.shown for joined in line.joined) else "trimmed"
         reason = next((joined.reason for joined in line.joined if joined.reason), None)
     else:
         keep = "tail" if outcome is None else outcome.slot.trim.keep
-        pieces = _cut(declared, shown, keep == "head", longest)
-        cut = any(piece.cut for piece in pieces) and shown is not None
+        pieces = _cut(declared, visible, keep == "head", longest)
+        cut = any(piece.cut for piece in pieces) and visible is not None
         state = "added" if outcome is None else "kept" if outcome.status in _CUT else outcome.status
         if outcome is None and not window.fates:
             state = "kept"
@@ -148,7 +148,7 @@ def show(window: Window, line: Line, longest: int = LONGEST) -> Shown:
     origin = outcome.slot.index if outcome is not None else None
     if origin is None and line.place is not None:
         origin = window.origins[line.place]
-    return Shown(
+    return DisplayedLine(
         line.place,
         origin,
         message.role,
@@ -162,21 +162,23 @@ def show(window: Window, line: Line, longest: int = LONGEST) -> Shown:
     )
 
 
-def clip(text: str, longest: int = LONGEST, *, cut: bool = False, head: bool = True) -> Piece:
+def clip(text: str, longest: int = LONGEST, *, cut: bool = False, head: bool = True) -> TextPiece:
     """Return a text as a piece that shows its beginning, or its end, if it is too long."""
     hidden = max(0, len(text) - longest)
     if not hidden:
-        return Piece(text, cut)
+        return TextPiece(text, cut)
     if head:
-        return Piece(text[:longest], cut, hidden, "tail")
-    return Piece(text[hidden:], cut, hidden, "head")
+        return TextPiece(text[:longest], cut, hidden, "tail")
+    return TextPiece(text[hidden:], cut, hidden, "head")
 
 
-def _cut(declared: Message | None, shown: Message | None, head: bool, longest: int) -> list[Piece]:
+def _cut(
+    declared: Message | None, visible: Message | None, head: bool, longest: int
+) -> list[TextPiece]:
     """Divide a text into kept and cut pieces."""
     whole = declared.text if declared is not None else ""
-    text = shown.text if shown is not None else ""
-    if shown is None:
+    text = visible.text if visible is not None else ""
+    if visible is None:
         pieces = [clip(whole, longest, cut=True)]
     elif text == whole:
         pieces = [clip(text, longest)]
@@ -190,7 +192,7 @@ def _cut(declared: Message | None, shown: Message | None, head: bool, longest: i
     return [piece for piece in pieces if piece.text]
 
 
-def _join(outcomes: Sequence[MessageOutcome], longest: int) -> Iterator[Piece]:
+def _join(outcomes: Sequence[MessageOutcome], longest: int) -> Iterator[TextPiece]:
     group = outcomes[0].slot.place.group
     separator = (group.join if group is not None else None) or ""
     has_begun = False
@@ -200,13 +202,13 @@ def _join(outcomes: Sequence[MessageOutcome], longest: int) -> Iterator[Piece]:
         is_kept = outcome.shown is not None
         text = outcome.shown.text if outcome.shown is not None else outcome.declared().text
         if is_kept and has_begun:
-            yield Piece(separator)
+            yield TextPiece(separator)
         has_begun = has_begun or is_kept
         piece = clip(text, longest, cut=not is_kept)
-        yield Piece(piece.text, piece.cut, piece.hidden, piece.end, outcome.slot.index)
+        yield TextPiece(piece.text, piece.cut, piece.hidden, piece.end, outcome.slot.index)
 
 
-def _notes(message: Message, longest: int) -> Iterator[tuple[str, Piece]]:
+def _notes(message: Message, longest: int) -> Iterator[tuple[str, TextPiece]]:
     parts: Sequence[Part] = message.content if isinstance(message.content, tuple) else ()
     for part in parts:
         if isinstance(part, Reasoning):
