@@ -1,7 +1,7 @@
 """The Composer: the one place above the core that makes slots into windows.
 
-A door makes one Composer a turn and declares slots. The Composer knows the model, how tokens are
-counted, the budget, the tools and the window before. Two rules live here and nowhere else: the
+An interface makes one Composer a turn and declares slots. The Composer knows the model, how tokens
+are counted, the budget, the tools and the window before. Two rules live here and nowhere else: the
 input of a turn stands in the window exactly once, and the run of the turn stands behind the input.
 """
 

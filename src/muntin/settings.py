@@ -1,4 +1,4 @@
-"""Defaults of all doors: of the process, or of the current task and its children."""
+"""Defaults of all interfaces: of the process, or of the current task and its children."""
 
 from __future__ import annotations
 

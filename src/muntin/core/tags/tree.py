@@ -1,7 +1,7 @@
 """Tagged context: named texts from many authors, merged into one list of tags.
 
 Each author's tree is read once into flat steps, and merged tags are a flat list: nothing here
-recurses, so trees nest without limit. Callables are kept for a door to call and fill in.
+recurses, so trees nest without limit. Callables are kept for an interface to call and fill.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def render_tagged_context(tree: object, indent: int = 0, escape: bool = True) ->
 class Call:
     """A callable found in a tree, and the key path for its result.
 
-    It may also be an object of one of the types that `contribute` leaves to the door.
+    It may also be an object of one of the types that `contribute` leaves to the interface.
     """
 
     path: str
