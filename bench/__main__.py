@@ -103,7 +103,7 @@ ENVIRONMENTS = (
     # It pins a tiktoken older than the one Muntin asks for; what is measured works with both.
     Environment("prompt-poet", ("-e", ".[prompts]", "prompt-poet>=0.0.52,<0.1"), ("templates",)),
 )
-SCRIPTS = tuple(dict.fromkeys(name for each in ENVIRONMENTS for name in each.scripts))
+SCRIPTS = tuple(dict.fromkeys(name for environment in ENVIRONMENTS for name in environment.scripts))
 
 
 def prepare(environment: Environment) -> None:
@@ -134,7 +134,7 @@ def measure(python: Path, script: str, short: bool) -> list[Figure] | None:
         asked = subprocess.run([*command, *["--short"] * short], stdout=subprocess.DEVNULL)
         if asked.returncode:
             return None
-        return [Figure.from_dict(each) for each in json.loads(out.read_text(encoding="utf-8"))]
+        return [Figure.from_dict(data) for data in json.loads(out.read_text(encoding="utf-8"))]
 
 
 def join(several: Sequence[Sequence[Figure]]) -> list[Figure]:
@@ -160,7 +160,7 @@ def runs(
         print(f"The peers are left out of a short run: {', '.join(PEERS)}.")
         yield from (("at hand", Path(sys.executable), script) for script in only)
         return
-    needed = [each for each in ENVIRONMENTS if set(each.scripts) & set(only)]
+    needed = [environment for environment in ENVIRONMENTS if set(environment.scripts) & set(only)]
     needed = [each for each in needed if each.name in (places or [each.name])]
     if "caching" in only:  # it asks prompt-poet through that environment
         needed.append(ENVIRONMENTS[-1])
@@ -207,7 +207,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--in",
         nargs="+",
-        choices=[each.name for each in ENVIRONMENTS],
+        choices=[environment.name for environment in ENVIRONMENTS],
         metavar="ENVIRONMENT",
         default=[],
         dest="places",

@@ -60,7 +60,7 @@ def told(
         return json.dumps({**here, "beside": there} if there else here, indent=1)
     if there is None:
         return _table(columns, names, rows, None)
-    before = {tuple(each["key"]): each["values"] for each in there["rows"]}
+    before = {tuple(row["key"]): row["values"] for row in there["rows"]}
     head = f"Muntin {there['muntin']} of the other tree → {here['muntin']} of this one"
     return f"{head}\n{_table(columns, names, rows, before)}"
 

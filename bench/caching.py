@@ -216,11 +216,12 @@ def show(rows: Sequence[Row], figures: Sequence[Figure]) -> str:
     out = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
     out.append("")
     words = {True: "held", False: "NOT HELD", None: ""}
-    for each in figures:
-        most, least = each.at_most, each.at_least
+    for figure in figures:
+        most, least = figure.at_most, figure.at_least
         aim = f", at most {most:.3g}" if most else f", at least {least:.3g}" if least else ""
-        note = f" ({VARIANT})" if VARIANT in each.note else ""
-        out.append(f"{words[each.held]:8}  {each.work} / {each.peer}: {each.ratio:.3f}{aim}{note}")
+        note = f" ({VARIANT})" if VARIANT in figure.note else ""
+        what = f"{figure.work} / {figure.peer}"
+        out.append(f"{words[figure.held]:8}  {what}: {figure.ratio:.3f}{aim}{note}")
     return "\n".join(out)
 
 
@@ -246,7 +247,7 @@ def main() -> None:
     rows, figures = run(given.short)
     print(show(rows, figures))
     if given.out is not None:
-        given.out.write_text(as_json([each.to_dict() for each in figures]), encoding="utf-8")
+        given.out.write_text(as_json([figure.to_dict() for figure in figures]), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -284,7 +284,8 @@ def page(
     head = ("what is done", "beside", "theirs", "Muntin", "ratio", "")
     parts = [_HEAD.format(**told, headlines=markdown(head, rows, 2))]
     found = {}
-    fast = [figure for each in HEADLINES if (figure := find(measured, each)) and figure.unit == "s"]
+    headline_figures = [find(measured, headline) for headline in HEADLINES]
+    fast = [figure for figure in headline_figures if figure and figure.unit == "s"]
     if plot.rivals(fast):
         found["images/bench-speed.svg"] = plot.peers(fast)
         parts.append(_SPEED)
@@ -340,7 +341,7 @@ def headlines(
 
 def version(environments: Mapping[str, Any], package: str) -> str:
     """Return the version of a package that was measured, or nothing."""
-    found = (each["versions"].get(package) for each in environments.values())
+    found = (environment["versions"].get(package) for environment in environments.values())
     return next(filter(None, found), "")
 
 

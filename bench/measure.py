@@ -173,7 +173,7 @@ _SECONDS = ((1, "s"), (1e-3, "ms"), (1e-6, "µs"))
 def amount(value: float, unit: str) -> str:
     """Write one side of a figure."""
     if unit == "s":
-        scale, name = next((each for each in _SECONDS if value >= each[0]), _SECONDS[-1])
+        scale, name = next((step for step in _SECONDS if value >= step[0]), _SECONDS[-1])
         return f"{value / scale:.3g} {name}" if value < 1_000 else f"{value:,.0f} s"
     if unit == "exponent":
         return f"n^{value:.2f}"

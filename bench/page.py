@@ -100,11 +100,11 @@ def versions(environments: Mapping[str, Any]) -> str:
     )
     found: dict[str, list[str]] = {}
     for name in wanted:
-        for each in environments.values():
-            version = each["versions"].get(name)
+        for environment in environments.values():
+            version = environment["versions"].get(name)
             if version and version not in found.setdefault(name, []):
                 found[name].append(version)
-    pythons = sorted({each["python"] for each in environments.values()})
+    pythons = sorted({environment["python"] for environment in environments.values()})
     named = [f"{name} {' and '.join(given)}" for name, given in found.items() if given]
     return ", ".join([f"Python {' and '.join(pythons)}", *named])
 

@@ -155,7 +155,7 @@ def short(value: float) -> str:
 def growth(figures: Sequence[Figure]) -> str:
     """Draw cost over size, both logarithmic, one panel for each thing that grows."""
     found = sorted(
-        (each for each in figures if each.points), key=lambda each: each.by != "messages"
+        (figure for figure in figures if figure.points), key=lambda each: each.by != "messages"
     )
     panels = [(by, list(group)) for by, group in groupby(found, key=lambda each: each.by)]
     wide, high, left, key = 330, 210, 75, 17

@@ -73,19 +73,19 @@ class Case(NamedTuple):
 def needles(turns: int, most: int | None = None) -> Iterator[Case]:
     """Yield identifiers that a user names long after the tool result that holds them."""
     traces = [json.loads(line)["messages"] for line in TRACES.read_text("utf-8").splitlines()]
-    talks = [messages_from([m for m in each if m["role"] != "system"]) for each in traces]
+    talks = [messages_from([m for m in trace if m["role"] != "system"]) for trace in traces]
     cases = 0
     for number, talk in enumerate(talks):
         seen: dict[str, int] = {}
         for place, message in enumerate(talk):
             found = [each for each in IDENTIFIER.findall(message.text) if _has_digit(each)]
             if message.role == "user":
-                for each in dict.fromkeys(found):
-                    if each in seen and (most is None or cases < most):
+                for fact in dict.fromkeys(found):
+                    if fact in seen and (most is None or cases < most):
                         cases += 1
                         between = _between(talks, number, place, turns)
                         # Between quotes, as results have it: to name it is no evidence.
-                        yield Case(between, message.text, f'"{each}"')
+                        yield Case(between, message.text, f'"{fact}"')
             elif message.role == "tool":
                 seen.update(dict.fromkeys(found, place))
 
@@ -260,8 +260,8 @@ def sizes(count: int) -> Iterator[Figure]:
 
     def build() -> Index:
         made = Index()
-        for each in texts:
-            made.add(each)
+        for text in texts:
+            made.add(text)
         return made
 
     segment, days, positions = build().part(0)

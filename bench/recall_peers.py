@@ -70,8 +70,8 @@ def trim_messages(messages: Sequence[Message], question: str, tokens: int) -> st
     """LangChain's trimming: the last messages."""
     lc: Any = import_module("langchain_core.messages")
     kinds = {"user": "human", "assistant": "ai"}
-    given = [(kinds.get(each.role, "human"), each.text) for each in messages]
-    costs = {each.text: COUNTER.message(each) for each in messages}
+    given = [(kinds.get(message.role, "human"), message.text) for message in messages]
+    costs = {message.text: COUNTER.message(message) for message in messages}
     kept = lc.trim_messages(
         lc.convert_to_messages(given),
         max_tokens=tokens,
@@ -84,7 +84,7 @@ def trim_messages(messages: Sequence[Message], question: str, tokens: int) -> st
 def rank_bm25(messages: Sequence[Message], question: str, tokens: int) -> str:
     """BM25 as rank_bm25's guide has it: words are what stands between spaces."""
     made: Any = import_module("rank_bm25").BM25Okapi
-    scores = made([each.text.lower().split() or [""] for each in messages]).get_scores(
+    scores = made([message.text.lower().split() or [""] for message in messages]).get_scores(
         question.lower().split()
     )
     best = sorted(range(len(messages)), key=lambda number: (-scores[number], -number))
@@ -113,7 +113,7 @@ class Hashed:
 def vectors(messages: Sequence[Message], question: str, tokens: int) -> str:
     """The nearest messages of LangChain's vector store."""
     stores: Any = import_module("langchain_core.vectorstores")
-    texts = [each.text for each in messages]
+    texts = [message.text for message in messages]
     store = stores.InMemoryVectorStore(Hashed(texts))
     store.add_texts(texts, ids=list(map(str, range(len(texts)))))
     found = store.similarity_search(question, k=NEAREST)

@@ -115,8 +115,8 @@ def test_hits_misses_and_age_are_observable():
         assert (hit.cache, hit.age) == ("hit", 10)
         assert (cache.hits, cache.misses) == (1, 1)
         shown = p.inspect_sync({"org": "a"})
-    others = [each for each in shown.system.parts if each.source != "context:brand"]
-    assert [(each.cache, each.age) for each in others] == [(None, None)] * 2
+    others = [part for part in shown.system.parts if part.source != "context:brand"]
+    assert [(other.cache, other.age) for other in others] == [(None, None)] * 2
     assert len(cache.entries()) == 1
 
 
@@ -379,7 +379,7 @@ def test_one_who_is_cancelled_takes_nobody_with_him(victim, recwarn):
     with config.local(cache=ResolverCache()):
         results = asyncio.run(one_gives_up())
     assert isinstance(results.pop(victim), asyncio.CancelledError)
-    assert {each.system for each in results} <= {"a 1", "a 2"}
+    assert {result.system for result in results} <= {"a 1", "a 2"}
     gc.collect()
     assert [str(each.message) for each in recwarn] == []
 

@@ -33,7 +33,7 @@ def test_blocks_in_two_threads_leave_nothing_behind():
         gate.wait()
         seen.append((before.settings, defaults().settings))
 
-    threads = [threading.Thread(target=serve, args=(each,), daemon=True) for each in TENANTS]
+    threads = [threading.Thread(target=serve, args=(tenant,), daemon=True) for tenant in TENANTS]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -57,7 +57,7 @@ def test_blocks_in_two_tasks_leave_nothing_behind():
 
     async def both() -> None:
         gate = asyncio.Barrier(2)
-        await asyncio.gather(*(serve(each, gate) for each in TENANTS))
+        await asyncio.gather(*(serve(tenant, gate) for tenant in TENANTS))
 
     asyncio.run(both())
     assert defaults() is before

@@ -113,9 +113,9 @@ def test_every_interface_tells_of_its_windows_and_calls(interface: Interface, se
         report, told = window.report, attributes(span)
         assert span.name == "compose_context gpt-4o"
         assert (told[Names.TOKENS], told[Names.BUDGET]) == (report.tokens, report.budget)
-        assert told[Names.SLOTS] == tuple(each.name for each in report.slots)
-        assert told[Names.SLOTS_KEPT] == tuple(each.tokens_kept for each in report.slots)
-        assert told[Names.SLOTS_STATUS] == tuple(each.status for each in report.slots)
+        assert told[Names.SLOTS] == tuple(slot.name for slot in report.slots)
+        assert told[Names.SLOTS_KEPT] == tuple(slot.tokens_kept for slot in report.slots)
+        assert told[Names.SLOTS_STATUS] == tuple(slot.status for slot in report.slots)
         assert len(told[Names.SLOTS_REASON]) == len(told[Names.SLOTS])
     last = attributes(called[-1])
     assert called[-1].name == "chat gpt-4o"
@@ -130,8 +130,8 @@ def test_every_interface_tells_of_its_windows_and_calls(interface: Interface, se
 def test_a_session_is_named(interface: Interface, seen: Seen) -> None:
     app = App(MemoryStore(), budget=8_000)
     run(interface(app, answers("Yes."), "Is it?", ()))
-    known = {each.id for each in app.store.sessions()}
-    assert {attributes(each)[Names.CONVERSATION] for each in seen.spans("chat")} <= known
+    known = {session.id for session in app.store.sessions()}
+    assert {attributes(span)[Names.CONVERSATION] for span in seen.spans("chat")} <= known
 
 
 def test_fitting_a_list_tells_of_its_window(seen: Seen) -> None:
@@ -155,7 +155,7 @@ def test_resolving_a_prompt_tells_of_its_window_once(seen: Seen) -> None:
     inside, outside = seen.spans("compose_context")
     assert [inside.name, outside.name] == ["compose_context gpt-4o"] * 2
     assert attributes(outside)[Names.TOKENS] == made.window.tokens
-    assert attributes(outside)[Names.SLOTS] == tuple(each.name for each in made.window.report.slots)
+    assert attributes(outside)[Names.SLOTS] == tuple(slot.name for slot in made.window.report.slots)
     assert attributes(inside)[Names.TOKENS] < made.window.tokens
     run(asked.resolve())
     assert seen.spans("compose_context")[3].name == "compose_context"  # it is for no model
@@ -166,7 +166,7 @@ def test_resolving_a_prompt_tells_of_its_window_once(seen: Seen) -> None:
 def test_what_is_left_out_is_an_event(seen: Seen) -> None:
     run(run_agent(answers("Fine."), small))
     (span,) = seen.spans("compose_context")
-    told = {dict(each.attributes or {})[Names.SLOT]: each for each in span.events}
+    told = {dict(event.attributes or {})[Names.SLOT]: event for event in span.events}
     assert {each.name for each in told.values()} == {Names.LEFT_OUT}
     document = dict(told["document"].attributes or {})
     assert (document[Names.STATUS], document[Names.REASON]) == ("dropped", "over_budget")

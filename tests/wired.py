@@ -72,14 +72,14 @@ def _anthropic_reply(message: Message) -> dict[str, Any]:
 
 def _run(tools: Sequence[ToolLike], name: str, arguments: str) -> str:
     """Run a tool as an app does."""
-    found: Any = next(each for each in tools if getattr(each, "__name__", "") == name)
+    found: Any = next(tool for tool in tools if getattr(tool, "__name__", "") == name)
     return str(found(**json.loads(arguments)))
 
 
 async def _chat_app(ask: Ask, text: str, tools: Sequence[ToolLike]) -> None:
     """Ask until there is an answer, in the form of Chat Completions."""
     said: list[Any] = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": text}]
-    offered = [dict(tool_schema(each)) for each in tools]
+    offered = [dict(tool_schema(tool)) for tool in tools]
     while True:
         answer = (await ask(said, offered)).choices[0].message
         said.append(answer.model_dump(exclude_none=True))
@@ -93,7 +93,7 @@ async def _chat_app(ask: Ask, text: str, tools: Sequence[ToolLike]) -> None:
 async def _anthropic_app(ask: Ask, text: str, tools: Sequence[ToolLike]) -> None:
     """Do the same in the form of Anthropic's Messages."""
     said: list[Any] = [{"role": "user", "content": text}]
-    schemas: list[Any] = [tool_schema(each)["function"] for each in tools]
+    schemas: list[Any] = [tool_schema(tool)["function"] for tool in tools]
     offered = [
         {"name": e["name"], "description": e["description"], "input_schema": e["parameters"]}
         for e in schemas

@@ -26,7 +26,7 @@ from tests.docs.blocks import blocks
 from tools import integrations
 
 PAGES = integrations.ROOT / "docs" / "howto" / "frameworks"
-NAMES = tuple(name for each in integrations.ENVIRONMENTS.values() for name in each.adapters)
+NAMES = tuple(name for place in integrations.ENVIRONMENTS.values() for name in place.adapters)
 _INSTALL = re.compile(r"`pip install ([^`]+)`")
 
 

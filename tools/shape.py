@@ -50,7 +50,7 @@ def spread(numbers: Iterable[int]) -> dict[str, float]:
 
 def size(files: dict[str, File]) -> dict[str, Any]:
     """Return how many files and lines there are, and how long files and functions are."""
-    lines = {each.path: len(each.text.splitlines()) for each in files.values()}
+    lines = {file.path: len(file.text.splitlines()) for file in files.values()}
     functions = [n for file in files.values() for n in file.nodes if isinstance(n, FUNCTIONS)]
     return {
         "files": len(lines),
@@ -101,7 +101,7 @@ class Watch:
             "file changes": sum(before != after for before, after in pairwise(files)),
             "plans": max(map(names.count, PLANNERS)),
             "transactions": len(self.statements),
-            "writes": sum(each.startswith("BEGIN IMMEDIATE") for each in self.statements),
+            "writes": sum(statement.startswith("BEGIN IMMEDIATE") for statement in self.statements),
         }
 
 

@@ -234,7 +234,7 @@ def main() -> int:
     results = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
     failed = False
     with ThreadPoolExecutor(max(1, options.jobs)) as pool:
-        named = {pool.submit(run, each, known[each]): each for each in options.names or known}
+        named = {pool.submit(run, name, known[name]): name for name in options.names or known}
         for done in as_completed(named):
             name, result = named[done], done.result()
             print(f"{name}: {result['came']} after {result['seconds']} s", flush=True)

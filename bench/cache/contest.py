@@ -162,8 +162,8 @@ class Contest:
         moments = self.replay.moments[:: max(1, len(self.replay.moments) // ASKED)]
         where = plans.budget, plans.step
         same = [
-            poet_cut(self.sizes, each, *where) == real.cut(self.sizes, each, *where)
-            for each in moments
+            poet_cut(self.sizes, moment, *where) == real.cut(self.sizes, moment, *where)
+            for moment in moments
         ]
         return sum(same), len(same)
 

@@ -33,11 +33,11 @@ Known: TypeAlias = dict[tuple[str, str, str, str], Given]
 def known(figures: Iterable[Given]) -> Known:
     """Return the figures of sessions by what they are of."""
     found = {}
-    for each in figures:
-        session, _, rest = each["work"].partition(": ")
+    for figure in figures:
+        session, _, rest = figure["work"].partition(": ")
         rules, _, what = rest.partition(": ")
         if what:
-            found[session, rules, what, each["peer"]] = each
+            found[session, rules, what, figure["peer"]] = figure
     return found
 
 
@@ -105,13 +105,13 @@ def others(figures: Iterable[Given]) -> Iterator[str]:
     """Write what is asked beside costs."""
     rows = [
         (
-            each["work"],
-            each["peer"],
-            f"≤ {each['at_most']}" if "at_most" in each else f"≥ {each['at_least']}",
-            cell(each),
+            figure["work"],
+            figure["peer"],
+            f"≤ {figure['at_most']}" if "at_most" in figure else f"≥ {figure['at_least']}",
+            cell(figure),
         )
-        for each in figures
-        if each["work"].count(": ") < 2
+        for figure in figures
+        if figure["work"].count(": ") < 2
     ]
     return markdown(("what", "beside", "asked", "ratio"), rows)
 

@@ -78,7 +78,7 @@ def langchain(sizes: Sizes, budget: int, start_on: str | None = None) -> Policy:
         return made[key]
 
     def size(messages: Sequence[Any]) -> int:
-        return sum([known[each.id] for each in messages])
+        return sum([known[message.id] for message in messages])
 
     def trim(moment: Moment) -> SentMessages:
         messages = moment.messages(sizes.newest(moment, budget))
@@ -246,8 +246,10 @@ class RealPoet:
 def sent(moment: Moment, messages: Sequence[Message]) -> SentMessages:
     """Name where each message comes from."""
     sources = [
-        "retrieval" if each is moment.volatile else "system" if each.role == "system" else "history"
-        for each in messages
+        "retrieval"
+        if message is moment.volatile
+        else ("system" if message.role == "system" else "history")
+        for message in messages
     ]
     return SentMessages(messages, sources)
 

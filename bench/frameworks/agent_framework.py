@@ -73,7 +73,7 @@ def own(make: Callable[[Any, int], Any]) -> Means:
     """Play with a strategy of the framework's, given the room that text and tools leave."""
 
     def run(stage: Stage, url: str) -> None:
-        schemas = [each.to_json_schema_spec() for each in tools(stage.script)]
+        schemas = [tool.to_json_schema_spec() for tool in tools(stage.script)]
         left = room(BUDGET, stage.script.system, schemas)
         strategy = make(import_module("agent_framework"), left)
         asyncio.run(play(stage, url, stage.script.turns, compaction_strategy=strategy))

@@ -28,7 +28,7 @@ def agent(script: Script, url: str, hooks: Mapping[str, Any]) -> Any:
     return import_module("haystack.components.agents").Agent(
         chat_generator=generator,
         system_prompt=script.system,
-        tools=[tool(each) for each in lookers(script)],
+        tools=[tool(looker) for looker in lookers(script)],
         hooks=dict(hooks),
         max_agent_steps=10_000,
     )
@@ -38,7 +38,7 @@ def say(made: Any, past: Sequence[Any], text: str) -> list[Any]:
     """Let the agent answer once, and return all messages but its system prompt."""
     message = import_module("haystack.dataclasses").ChatMessage
     done = made.run(messages=[*past, message.from_user(text)])
-    return [each for each in done["messages"] if not each.is_from("system")]
+    return [message for message in done["messages"] if not message.is_from("system")]
 
 
 def play(stage: Stage, url: str, hooks: Mapping[str, Any]) -> None:
@@ -83,7 +83,7 @@ def resume(script: Script, url: str, folder: Path, turns: Sequence[Turn], budget
     made = agent(script, url, hook.hooks)
     file = folder / "chat.json"
     past = (
-        [message.from_dict(each) for each in json.loads(file.read_text())] if file.exists() else []
+        [message.from_dict(data) for data in json.loads(file.read_text())] if file.exists() else []
     )
     for turn in turns:
         past = say(made, past, turn.text)

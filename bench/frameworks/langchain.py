@@ -23,7 +23,7 @@ def model(url: str) -> Any:
 def tools(script: Script) -> list[Any]:
     """Return the tools of the script."""
     made = import_module("langchain_core.tools").StructuredTool.from_function
-    return [made(each) for each in lookers(script)]
+    return [made(looker) for looker in lookers(script)]
 
 
 def agent(script: Script, url: str, middleware: Sequence[Any], saver: Any) -> Any:
@@ -61,7 +61,7 @@ def own(make: Callable[..., Sequence[Any]]) -> Means:
 
     def run(stage: Stage, url: str) -> None:
         convert = import_module("langchain_core.utils.function_calling").convert_to_openai_tool
-        schemas = [convert(each) for each in tools(stage.script)]
+        schemas = [convert(tool) for tool in tools(stage.script)]
         left = room(BUDGET, stage.script.system, schemas)
         play(stage, url, stage.script.turns, make(stage, left, model(url)))
 

@@ -37,13 +37,13 @@ def answer(script: Script, url: str, messages: list[Any], change: Change) -> Non
         said = made.choices[0].message
         messages.append({"role": "assistant", "content": said.content})
         if said.tool_calls:
-            messages[-1]["tool_calls"] = [each.model_dump() for each in said.tool_calls]
+            messages[-1]["tool_calls"] = [call.model_dump() for call in said.tool_calls]
         if not said.tool_calls:
             return
         messages += [
-            {"role": "tool", "tool_call_id": each.id,
-             "content": results[each.id.removeprefix("call_")]}
-            for each in said.tool_calls
+            {"role": "tool", "tool_call_id": call.id,
+             "content": results[call.id.removeprefix("call_")]}
+            for call in said.tool_calls
         ]  # fmt: skip
 
 

@@ -38,7 +38,7 @@ def agent(script: Script, url: str, *, ours: bool) -> Any:
 def tools(script: Script) -> list[Any]:
     """Return the tools of the script."""
     made = import_module("llama_index.core.tools").FunctionTool
-    return [made.from_defaults(each, name=each.__name__) for each in lookers(script)]
+    return [made.from_defaults(looker, name=looker.__name__) for looker in lookers(script)]
 
 
 async def play(stage: Stage, url: str, memory: Any, *, ours: bool = False) -> None:
@@ -63,7 +63,7 @@ def own(make: Callable[[Any, int], Any]) -> Means:
     """Play with a memory of LlamaIndex's, given the room that text and tools leave."""
 
     def run(stage: Stage, url: str) -> None:
-        schemas = [each.metadata.to_openai_tool() for each in tools(stage.script)]
+        schemas = [tool.metadata.to_openai_tool() for tool in tools(stage.script)]
         left = room(BUDGET, stage.script.system, schemas)
         memory = make(import_module("llama_index.core.memory"), left)
         asyncio.run(play(stage, url, memory))

@@ -37,9 +37,9 @@ def answer(stage: Stage, client: Any, messages: list[Any], keep: Keep) -> None:
         if not said.tool_calls:
             return
         messages += [
-            {"role": "tool", "tool_call_id": each.id,
-             "content": results[each.id.removeprefix("call_")]}
-            for each in said.tool_calls
+            {"role": "tool", "tool_call_id": call.id,
+             "content": results[call.id.removeprefix("call_")]}
+            for call in said.tool_calls
         ]  # fmt: skip
 
 

@@ -20,7 +20,7 @@ def agent(script: Script, url: str, *, api: str = "chat") -> Any:
     agents.set_tracing_disabled(True)
     client = import_module("openai").AsyncOpenAI(base_url=f"{url}/v1", api_key="none")
     made = agents.OpenAIChatCompletionsModel if api == "chat" else agents.OpenAIResponsesModel
-    tools = [agents.function_tool(each, strict_mode=False) for each in lookers(script)]
+    tools = [agents.function_tool(looker, strict_mode=False) for looker in lookers(script)]
     model = made("gpt-5", openai_client=client)
     return agents.Agent("clerk", instructions=script.system, tools=tools, model=model)
 

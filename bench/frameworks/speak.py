@@ -200,7 +200,7 @@ def _response_stream(said: Said, number: int) -> Iterator[str]:
         else:
             kind = "response.function_call_arguments"
             pieces = _halves(item["arguments"])
-            events += [{"type": f"{kind}.delta", **place, "delta": each} for each in pieces]
+            events += [{"type": f"{kind}.delta", **place, "delta": piece} for piece in pieces]
             whole = {"arguments": item["arguments"], "name": item["name"]}
             events.append({"type": f"{kind}.done", **place, **whole})
         events.append({"type": "response.output_item.done", "output_index": at, "item": item})

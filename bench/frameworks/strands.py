@@ -26,7 +26,7 @@ def agent(script: Script, url: str, **given: Any) -> Any:
         model_id="gpt-5",
         context_window_limit=BUDGET,
     )
-    tools = [strands.tool(each) for each in lookers(script)]
+    tools = [strands.tool(looker) for looker in lookers(script)]
     return strands.Agent(
         model=model, system_prompt=script.system, tools=tools, callback_handler=None, **given
     )

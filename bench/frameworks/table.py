@@ -38,7 +38,7 @@ def tables(figures: Sequence[Figure]) -> Iterator[str]:
 
 def _behind(figures: Sequence[Figure]) -> str:
     """Say who is billed less, or keeps more, and what it shows for it."""
-    own = {_framework(each): dict(each.values) for each in figures if each.values and each.note}
+    own = {_framework(f): dict(f.values) for f in figures if f.values and f.note}
     said = []
     for figure in figures:
         values, name = dict(figure.values), _framework(figure)

@@ -42,7 +42,7 @@ def grow(name: str, steps: Sequence[int]) -> tuple[Points, Points]:
     """Return the seconds that a step takes after so many, and the bytes that were taken."""
     command = [sys.executable, __file__, name, *map(str, steps)]
     said = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
-    times, memory = ([(int(n), float(v)) for n, v in each] for each in json.loads(said))
+    times, memory = ([(int(n), float(v)) for n, v in pairs] for pairs in json.loads(said))
     return times, memory
 
 

@@ -167,7 +167,7 @@ async def _by_slots(player: Player, given: Mapping[str, Any]) -> None:
         before[:] = [slots.render()]
         return before[0]
 
-    schemas = [tool_schema(each) for each in player.tools]
+    schemas = [tool_schema(tool) for tool in player.tools]
     asked = ""
     for turn in player.script.turns:
         asked = player.begin(turn)

@@ -234,7 +234,7 @@ async def _microsoft_run(stage: Stage) -> None:
         return stage.results[step]
 
     tools = [af.FunctionTool(name=n, description=about(n), func=look) for n in stage.script.names]
-    schemas = [each.to_json_schema_spec() for each in tools]
+    schemas = [tool.to_json_schema_spec() for tool in tools]
     agent = af.Agent(
         client=client,
         instructions=stage.script.system,

@@ -173,7 +173,7 @@ class Score:
         made: list[str] = []
         for past in self.script.turns[: turn.number + 1]:
             steps = past.steps[:step] if past is turn else past.steps
-            groups = [[f"t{past.number:04}"], *([call.mark for call in each] for each in steps)]
+            groups = [[f"t{past.number:04}"], *([call.mark for call in step] for step in steps)]
             groups += [[f"a{past.number:04}"]] * (past is not turn)
             made += [mark for group in groups for mark in group if mark[0] == "s"]
             full += sum(whole.issuperset(group) for group in groups) / len(groups)
@@ -218,7 +218,7 @@ class Score:
         start = int(SETTLED * len(self._views))
         views = self._views[start:]
         inside = [share for within, share in self._shared if within]
-        recent = [each for each in self._needles if each[0]]
+        recent = [needle for needle in self._needles if needle[0]]
         used = self.summariser
         summaries = used.read + OUTPUT[self.rules] * used.written
         return Row(
@@ -234,15 +234,15 @@ class Score:
             cost=self._cost + summaries,
             uncached=sum(self._tokens) + summaries,
             tokens=_mean(self._tokens),
-            turns_full=_mean([each[0] for each in views]),
-            turns_seen=_mean([each[1] for each in views]),
-            calls_seen=_mean([each[2] for each in views]),
+            turns_full=_mean([view[0] for view in views]),
+            turns_seen=_mean([view[1] for view in views]),
+            calls_seen=_mean([view[2] for view in views]),
             question_lost=self._lost,
             newest_seen=_mean(self._newest),
             newest_shown=_mean(self._returned),
-            needles=_mean([each[1] for each in self._needles]),
+            needles=_mean([needle[1] for needle in self._needles]),
             needles_recent=_mean([each[1] for each in recent]),
-            named=_mean([each[2] for each in self._needles]),
+            named=_mean([needle[2] for needle in self._needles]),
             named_recent=_mean([each[2] for each in recent]),
             seconds=_mean(self.seconds[start:]),
         )

@@ -50,7 +50,7 @@ def places(figures: Iterable[Figure]) -> dict[str, dict[str, Values]]:
 def tables(figures: Iterable[Figure]) -> Iterator[str]:
     """Write a table for each window and provider."""
     for place, policies in places(figures).items():
-        known = [key for key in COLUMNS if all(key in each for each in policies.values())]
+        known = [key for key in COLUMNS if all(key in policy for policy in policies.values())]
         head = ["policy", *(COLUMNS[key][0] for key in known)]
         lines = [head, ["---", *["--:"] * len(known)]]
         for policy, values in policies.items():

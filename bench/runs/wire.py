@@ -87,7 +87,7 @@ def _said(block: Mapping[str, Any]) -> str:
         return content if isinstance(content, str) else "".join(map(_said, content))
     if kind == "tool_calls":
         functions = [call["function"] for call in block["tool_calls"]]
-        return "\n".join(f"{each['name']} {each['arguments']}" for each in functions)
+        return "\n".join(f"{function['name']} {function['arguments']}" for function in functions)
     if kind == "tool_use":
         return f"{block['name']} {_json(block['input'])}"
     return _json(block)
@@ -97,7 +97,7 @@ def _texts(block: Mapping[str, Any]) -> list[str]:
     """Return the texts of a block that are counted, each by itself: no space between them."""
     if block["type"] == "tool_calls":
         functions = [call["function"] for call in block["tool_calls"]]
-        return [text for each in functions for text in (each["name"], each["arguments"])]
+        return [part for call in functions for part in (call["name"], call["arguments"])]
     if block["type"] == "tool_use":
         return [block["name"], _json(block["input"])]
     return [_said(block)]
