@@ -131,19 +131,19 @@ def measure(python: Path, script: str, short: bool) -> list[Figure] | None:
     with tempfile.TemporaryDirectory() as name:
         out = Path(name) / "figures.json"
         command = [str(python), str(ROOT / "bench" / f"{script}.py"), "--out", str(out)]
-        asked = subprocess.run([*command, *["--short"] * short], stdout=subprocess.DEVNULL)
-        if asked.returncode:
+        completed = subprocess.run([*command, *["--short"] * short], stdout=subprocess.DEVNULL)
+        if completed.returncode:
             return None
         return [Figure.from_dict(data) for data in json.loads(out.read_text(encoding="utf-8"))]
 
 
 def join(several: Sequence[Sequence[Figure]]) -> list[Figure]:
     """Join the figures of one benchmark from several environments; the same work only once."""
-    found: dict[tuple[str, str], Figure] = {}
+    results: dict[tuple[str, str], Figure] = {}
     for figures in several:
         for figure in figures:
-            found.setdefault((figure.work, figure.peer), figure)
-    return list(found.values())
+            results.setdefault((figure.work, figure.peer), figure)
+    return list(results.values())
 
 
 def gone_on(old: Sequence[Figure], new: Sequence[Figure]) -> list[Figure]:
@@ -174,9 +174,9 @@ def runs(
 
 def about(python: Path) -> dict[str, Any]:
     """Return the version of a Python, and of all that is installed beside it."""
-    asked = subprocess.run([python, "-c", _VERSIONS], capture_output=True, check=True)
-    told: dict[str, Any] = json.loads(asked.stdout)
-    return told
+    completed = subprocess.run([python, "-c", _VERSIONS], capture_output=True, check=True)
+    data: dict[str, Any] = json.loads(completed.stdout)
+    return data
 
 
 def machine() -> dict[str, Any]:

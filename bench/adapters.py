@@ -47,14 +47,14 @@ def rows(framework: str, requests: int) -> Iterator[Row]:
         with stage.open() as url:
             play(stage, url)
         row = stage.score.row(name)
-        told = ", ".join(f"{key} {value:.4g}" for key, value in row.values())
-        print(f"{framework}, {name}: {told} {stage.score.faults or ''}", file=sys.stderr)
+        text = ", ".join(f"{key} {value:.4g}" for key, value in row.values())
+        print(f"{framework}, {name}: {text} {stage.score.faults or ''}", file=sys.stderr)
         yield row
 
 
 def figures(framework: str, found: Sequence[Row]) -> Iterator[Figure]:
     """Hold Muntin against the framework's own means, and name all that was measured."""
-    own, *others = found
+    own, *other_rows = found
     yield Figure(
         work=f"{framework}: requests that are valid and fit",
         peer="all requests",
@@ -72,7 +72,7 @@ def figures(framework: str, found: Sequence[Row]) -> Iterator[Figure]:
         note=own.policy,
         values=(*own.values(), ("lines", lines(framework))),
     )
-    for row in others:
+    for row in other_rows:
         yield Figure(
             work=f"{framework}: input cost",
             peer=row.policy,

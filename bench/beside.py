@@ -99,12 +99,12 @@ def _compared(before: float | None, after: float | None, form: str) -> str:
 
 def _aligned(lines: Iterable[Sequence[str]], left: int) -> str:
     """Write a table for a terminal; the first columns are aligned to the left."""
-    given = list(lines)
-    widths = [max(map(len, column)) for column in zip(*given, strict=True)]
+    items = list(lines)
+    widths = [max(map(len, column)) for column in zip(*items, strict=True)]
     return "\n".join(
         "  ".join(
             cell.ljust(width) if place < left else cell.rjust(width)
             for place, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
-        for line in given
+        for line in items
     )

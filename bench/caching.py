@@ -53,15 +53,15 @@ def costs(session: Session, rows: Sequence[Row]) -> Iterator[Figure]:
 
 
 def _costs(session: Session, rows: Sequence[Row]) -> Iterator[Figure]:
-    own: Row | None = None
+    own_row: Row | None = None
     poet: Row | None = None
     for row in rows:
         work = f"{place(session, row)}: {row.model.partition('/')[0]}"
         if row.policy == OURS:
-            own = row
+            own_row = row
             yield from _own(session, work, row)
             continue
-        assert own is not None
+        assert own_row is not None
         if row.policy == FLOOR:
             assert poet is not None
             yield Figure(
@@ -78,7 +78,7 @@ def _costs(session: Session, rows: Sequence[Row]) -> Iterator[Figure]:
         yield Figure(
             work=f"{work}: input cost",
             peer=row.policy,
-            ours=own.cost,
+            ours=own_row.cost,
             theirs=row.cost,
             unit="tokens",
             at_most=_at_most(session, row),
@@ -125,8 +125,8 @@ def _at_most(session: Session, row: Row) -> float | None:
 
 def _note(session: Session, row: Row) -> str:
     asked = session.variant or row.policy in (HUMAN, LENT) or row.pause != USUAL
-    said = [VARIANT] * asked + [f"step {row.step:,}"] * bool(row.step)
-    return ", ".join([*said, f"budget {row.budget:,}"])
+    notes = [VARIANT] * asked + [f"step {row.step:,}"] * bool(row.step)
+    return ", ".join([*notes, f"budget {row.budget:,}"])
 
 
 def rules(budget: int, turns: int, rounds: int) -> Iterator[Figure]:
@@ -243,11 +243,13 @@ def run(short: bool) -> tuple[list[Row], list[Figure]]:
 
 def main() -> None:
     """Measure, print, and write the figures as JSON."""
-    given = options(__doc__).parse_args()
-    rows, figures = run(given.short)
+    arguments = options(__doc__).parse_args()
+    rows, figures = run(arguments.short)
     print(show(rows, figures))
-    if given.out is not None:
-        given.out.write_text(as_json([figure.to_dict() for figure in figures]), encoding="utf-8")
+    if arguments.out is not None:
+        arguments.out.write_text(
+            as_json([figure.to_dict() for figure in figures]), encoding="utf-8"
+        )
 
 
 if __name__ == "__main__":

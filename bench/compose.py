@@ -136,14 +136,14 @@ def langchain(exact: ExactTokenizer) -> list[Contestant]:
 
     def trimmer(name: str, token_counter: Callable[[Any], int], cached: bool = False) -> Contestant:
         def trim(messages: list[Any], budget: int) -> int:
-            kept = lc.trim_messages(
+            trimmed = lc.trim_messages(
                 messages,
                 max_tokens=budget,
                 token_counter=token_counter,
                 strategy="last",
                 include_system=True,
             )
-            return len(kept)
+            return len(trimmed)
 
         return Contestant(name, build, trim, cached)
 
@@ -182,13 +182,13 @@ def litellm(exact: ExactTokenizer) -> list[Contestant]:
 
 def peers(exact: ExactTokenizer) -> list[Contestant]:
     """Return the peers that are installed."""
-    found: list[Contestant] = []
+    contestants: list[Contestant] = []
     for name, make in (("langchain_core", langchain), ("litellm", litellm)):
         if find_spec(name):
-            found += make(exact)
-    for peer in found:  # what is loaded on first use is not timed
+            contestants += make(exact)
+    for peer in contestants:  # what is loaded on first use is not timed
         peer.trim([peer.build(message) for message in history(10)], 2_000)
-    return found
+    return contestants
 
 
 # The jobs. Each trims, and returns how many messages it kept.
@@ -224,12 +224,12 @@ def next_turn(
 def compare(
     work: str,
     own: tuple[Job, int],
-    others: dict[str, tuple[Job, int]],
+    other_jobs: dict[str, tuple[Job, int]],
     most: Callable[[str], float | None] = lambda peer: None,
 ) -> Iterator[Figure]:
     """Run Muntin's job and the others in turns, each so many times."""
     print(f"{work} ...", file=sys.stderr)
-    jobs = {"": own, **others}
+    jobs = {"": own, **other_jobs}
     taken = in_turns(
         {name: job for name, (job, _) in jobs.items()},
         {name: times for name, (_, times) in jobs.items()},

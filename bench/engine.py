@@ -100,7 +100,7 @@ def idle(url: str, engine: str, rounds: int) -> list[float]:
     workers = started(url, engine, 0.0, 1)
     out = workers[0].stdout
     assert out is not None
-    taken = []
+    seconds = []
 
     async def main() -> None:
         app = sender(url, engine)
@@ -108,13 +108,13 @@ def idle(url: str, engine: str, rounds: int) -> list[float]:
             await app.send(f"e/{number % 10}", "hello")
             stored = time.time()
             began = float((await asyncio.to_thread(out.readline)).strip())
-            taken.append(began - stored)
+            seconds.append(began - stored)
             await asyncio.sleep(0.05)
         await app.close()
 
     asyncio.run(main())
     ended(workers)
-    return taken
+    return seconds
 
 
 def backlog(url: str, engine: str, seconds: float, number: int, wakes: int) -> float:

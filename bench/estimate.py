@@ -165,11 +165,11 @@ def main() -> None:
     """Measure every file and print the result."""
     parser = options(__doc__)
     parser.add_argument("--table", action="store_true", help="print the table of docs/tokens.md")
-    given = parser.parse_args()
-    if given.table:
+    arguments = parser.parse_args()
+    if arguments.table:
         print(table([report(path) for path in paths()]))
     else:
-        publish(figures(given.short), given.out)
+        publish(figures(arguments.short), arguments.out)
 
 
 if __name__ == "__main__":

@@ -63,9 +63,9 @@ def measure(short: bool) -> Iterator[Figure]:
 
     from bench.gpu.model import Model, Shape
 
-    given: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+    data: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
     last = SHORT_LAST if short else LAST
-    sent = {name: pairs[SETTLED:last] for name, pairs in given["policies"].items()}
+    sent = {name: pairs[SETTLED:last] for name, pairs in data["policies"].items()}
     longest = max(length for pairs in sent.values() for _, length in pairs)
     model = Model(Shape(), longest)
     for length in (16, 1_000, longest, longest):  # warm up
@@ -75,7 +75,7 @@ def measure(short: bool) -> Iterator[Figure]:
         times[name] = [model.seconds(known, length) for known, length in pairs]
         print(f"{name}: mean {fmean(times[name]) * 1e3:.1f} ms", file=sys.stderr)
     note = f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
-    yield from figures(given["own"], times, f"{given['window']:,} tokens", note)
+    yield from figures(data["own"], times, f"{data['window']:,} tokens", note)
 
 
 if __name__ == "__main__":

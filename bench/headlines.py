@@ -283,40 +283,40 @@ def page(
     rows = list(headlines(measured, environments))
     head = ("what is done", "beside", "theirs", "Muntin", "ratio", "")
     parts = [_HEAD.format(**told, headlines=markdown(head, rows, 2))]
-    found = {}
+    files = {}
     headline_figures = [find(measured, headline) for headline in HEADLINES]
     fast = [figure for figure in headline_figures if figure and figure.unit == "s"]
     if plot.rivals(fast):
-        found["images/bench-speed.svg"] = plot.peers(fast)
+        files["images/bench-speed.svg"] = plot.peers(fast)
         parts.append(_SPEED)
     if measured.get("scale"):
         parts.append(_GROWTH)  # its plot is that of the page of all figures
     if groups := cached(measured.get("caching", ())):
         title = "the policy's input cost divided by that of Stepped()"
-        found["images/bench-caching.svg"] = plot.bars(title, groups)
+        files["images/bench-caching.svg"] = plot.bars(title, groups)
         parts.append(_CACHED)
     if policies := places(measured.get("long_runs", ())).get(_PLACE):
         costs = [(name, values["each"], _sound(values)) for name, values in policies.items()]
         title = f"input cost a request in tokens of plain input, {_PLACE}"
-        found["images/bench-runs.svg"] = plot.bars(title, {"": costs})
+        files["images/bench-runs.svg"] = plot.bars(title, {"": costs})
         parts.append(_RUNS.format(table=runs(policies)) + note(notes, "long_runs"))
     if measured.get("first_token"):
         parts.append(_FIRST_TOKEN.format(table=first_tokens(measured["first_token"])))
         parts[-1] += note(notes, "first_token")
     if measured.get("adapters"):
         parts += [_ADAPTERS, *adapter_tables(measured["adapters"])]
-    found["benchmarks.md"] = "\n".join([*parts, _AGAIN])
-    return found
+    files["benchmarks.md"] = "\n".join([*parts, _AGAIN])
+    return files
 
 
 def first_tokens(figures: Sequence[Figure]) -> str:
     """Write the mean and the 95th percentile of each policy."""
-    found: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     for figure in figures:
         name = figure.peer.removeprefix("the same, ")
         said = "**behind**" if "behind" in verdict(figure) else ""
-        found.setdefault(name, []).extend([amount(figure.theirs, figure.unit), said])
-    rows = [[name, mean, high, said] for name, (mean, said, high, _) in found.items()]
+        results.setdefault(name, []).extend([amount(figure.theirs, figure.unit), said])
+    rows = [[name, mean, high, said] for name, (mean, said, high, _) in results.items()]
     return markdown(("policy", "mean", "95th percentile", ""), rows, 1)
 
 

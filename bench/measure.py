@@ -273,5 +273,5 @@ def as_json(value: object) -> str:
 
 def run(description: str | None, measure: Callable[[bool], Iterable[Figure]]) -> None:
     """Be the program of a benchmark: `measure` is told whether to be short."""
-    given = options(description).parse_args()
-    publish(measure(given.short), given.out)
+    arguments = options(description).parse_args()
+    publish(measure(arguments.short), arguments.out)

@@ -74,8 +74,8 @@ def summary(figures: Sequence[Figure]) -> str:
     aimed = [figure for figure in figures if figure.held is not None]
     held = sum(figure.held is True for figure in aimed)
     behind = sum("behind" in cells(figure)[-1] for figure in figures)
-    said = f"{len(figures)} figures; {held} of {len(aimed)} aims are held"
-    return f"{said}; Muntin is behind in {behind}."
+    text = f"{len(figures)} figures; {held} of {len(aimed)} aims are held"
+    return f"{text}; Muntin is behind in {behind}."
 
 
 def versions(environments: Mapping[str, Any]) -> str:
@@ -98,14 +98,14 @@ def versions(environments: Mapping[str, Any]) -> str:
         "haystack-ai",
         "llama-index-core",
     )
-    found: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     for name in wanted:
         for environment in environments.values():
             version = environment["versions"].get(name)
-            if version and version not in found.setdefault(name, []):
-                found[name].append(version)
+            if version and version not in results.setdefault(name, []):
+                results[name].append(version)
     pythons = sorted({environment["python"] for environment in environments.values()})
-    named = [f"{name} {' and '.join(given)}" for name, given in found.items() if given]
+    named = [f"{name} {' and '.join(given)}" for name, given in results.items() if given]
     return ", ".join([f"Python {' and '.join(pythons)}", *named])
 
 
@@ -132,8 +132,8 @@ def _grows(figure: Figure) -> bool:
 def about(results: Mapping[str, Any]) -> str:
     """Say when, where and with which versions was measured."""
     machine = results["machine"]
-    said = f"{machine['processor']}, {machine['cores']} cores, {machine['system']}"
-    return f"Measured on {results['date']}: {said}. {versions(results['environments'])}."
+    text = f"{machine['processor']}, {machine['cores']} cores, {machine['system']}"
+    return f"Measured on {results['date']}: {text}. {versions(results['environments'])}."
 
 
 def pages(results: Mapping[str, Any], measured: Mapping[str, Sequence[Figure]]) -> dict[str, str]:

@@ -98,9 +98,9 @@ def _between(
     talks: Sequence[Sequence[Message]], number: int, place: int, turns: int
 ) -> list[Message]:
     """Return a conversation up to a place, then turns of the others."""
-    others = [talks[(number + step) % len(talks)] for step in range(1, len(talks))]
+    other_rows = [talks[(number + step) % len(talks)] for step in range(1, len(talks))]
     rest: list[Message] = []
-    for message in (each for talk in others for each in talk):
+    for message in (each for talk in other_rows for each in talk):
         turns -= message.role == "user"
         if turns < 0:
             break

@@ -27,24 +27,24 @@ Select: TypeAlias = Callable[[Sequence[Message], str, int], str]
 
 def filled(messages: Sequence[Message], numbers: Iterable[int], tokens: int) -> str:
     """Return the messages of these numbers, the best first, as many as fit."""
-    kept: list[str] = []
+    kept_items: list[str] = []
     for number in numbers:
         cost = COUNTER.message(messages[number])
         if cost <= tokens:
-            kept.append(messages[number].text)
+            kept_items.append(messages[number].text)
             tokens -= cost
-    return "\n".join(kept)
+    return "\n".join(kept_items)
 
 
 def newest(messages: Sequence[Message], question: str, tokens: int) -> str:
     """What trimming keeps: the newest messages that fit."""
-    kept: list[str] = []
+    kept_items: list[str] = []
     for message in reversed(messages):
         tokens -= COUNTER.message(message)
         if tokens < 0:
             break
-        kept.append(message.text)
-    return "\n".join(kept)
+        kept_items.append(message.text)
+    return "\n".join(kept_items)
 
 
 def bm25(messages: Sequence[Message], question: str, tokens: int) -> str:
@@ -72,13 +72,13 @@ def trim_messages(messages: Sequence[Message], question: str, tokens: int) -> st
     kinds = {"user": "human", "assistant": "ai"}
     given = [(kinds.get(message.role, "human"), message.text) for message in messages]
     costs = {message.text: COUNTER.message(message) for message in messages}
-    kept = lc.trim_messages(
+    trimmed = lc.trim_messages(
         lc.convert_to_messages(given),
         max_tokens=tokens,
         strategy="last",
         token_counter=lambda several: sum(costs[each.content] for each in several),
     )
-    return "\n".join(each.content for each in kept)
+    return "\n".join(each.content for each in trimmed)
 
 
 def rank_bm25(messages: Sequence[Message], question: str, tokens: int) -> str:

@@ -302,12 +302,12 @@ def main() -> None:
     """Run all and print one table."""
     parser = options(__doc__)
     parser.add_argument("--profile", action="store_true", help="show where a wake spends its time")
-    given = parser.parse_args()
-    large, rounds = (2_000, 3) if given.short else (100_000, 200)
+    arguments = parser.parse_args()
+    large, rounds = (2_000, 3) if arguments.short else (100_000, 200)
     with tempfile.TemporaryDirectory() as name, running_server() as server:
-        found = asyncio.run(on_sqlite(Path(name), large, rounds, given.profile))
+        found = asyncio.run(on_sqlite(Path(name), large, rounds, arguments.profile))
         found += asyncio.run(on_postgres(server, min(large, 10_000), rounds))
-        publish(found, given.out)
+        publish(found, arguments.out)
 
 
 if __name__ == "__main__":

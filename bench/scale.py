@@ -283,16 +283,16 @@ def crowd(path: Path, number: int) -> None:
         fill(Session("s-0000000", store=store, tokenizer="chars/4"), 8)
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA synchronous = OFF")
-        others = f"SELECT 2 UNION ALL SELECT id + 1 FROM n LIMIT {number - 1}"
+        other_rows = f"SELECT 2 UNION ALL SELECT id + 1 FROM n LIMIT {number - 1}"
         named = "printf('s-%07d', n.id - 1)"
         for table, key in (("sessions", "id"), ("turns", "session"), ("items", "session")):
-            known = connection.execute(f"SELECT * FROM muntin_{table} LIMIT 0").description
+            cached = connection.execute(f"SELECT * FROM muntin_{table} LIMIT 0").description
             new = {key: "n.id", "name": named}
-            columns = ", ".join(new.get(column, f"one.{column}") for column, *_ in known)
+            columns = ", ".join(new.get(column, f"one.{column}") for column, *_ in cached)
             model = f"SELECT * FROM muntin_{table} WHERE {key} = 1"
             if number > 1:
                 connection.execute(
-                    f"INSERT INTO muntin_{table} WITH RECURSIVE n(id) AS ({others}) "
+                    f"INSERT INTO muntin_{table} WITH RECURSIVE n(id) AS ({other_rows}) "
                     f"SELECT {columns} FROM n, ({model}) AS one"
                 )
     connection.close()
@@ -353,15 +353,15 @@ def conversations(folder: Path, short: bool) -> Iterator[Figure]:
         print(f"a conversation of {count} turns, {name} ...", file=sys.stderr)
         app = App(url, model=ScriptedModel(lambda window: TEXT[:60]), tokenizer="chars/4")
         talk = app.conversation("c", budget=2_000)
-        taken = []
+        seconds = []
         with asyncio.Runner() as runner:
             for number in range(count):
                 began = process_time()
                 runner.run(talk.send(f"{number}: {TEXT[:60]}"))
-                taken.append(process_time() - began)
+                seconds.append(process_time() - began)
             runner.run(app.close())
         fifth = count // 5
-        first, last = median(taken[:fifth]), median(taken[-fifth:])
+        first, last = median(seconds[:fifth]), median(seconds[-fifth:])
         yield Figure(
             work=f"a turn in the last fifth of {count} turns, {name}",
             by="turns",

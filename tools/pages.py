@@ -37,10 +37,10 @@ def page_of(name: str) -> Path:
 
 def asked(name: str) -> list[str]:
     """Return what the page of an adapter says to install, with this source as Muntin."""
-    found = _INSTALL.search(page_of(name).read_text("utf-8"))
-    if found is None:
+    match = _INSTALL.search(page_of(name).read_text("utf-8"))
+    if match is None:
         raise SystemExit(f"{page_of(name).name} does not say what to install")
-    return [each.replace("muntin[", ".[") for each in shlex.split(found[1])]
+    return [each.replace("muntin[", ".[") for each in shlex.split(match[1])]
 
 
 def example(name: str) -> tuple[str, str]:

@@ -288,7 +288,7 @@ def oldest(trimming: Exact | Stepped) -> list[int]:
     """Return which message is the oldest in the window of each request of a long conversation."""
     history: list[Message] = []
     window: Window | None = None
-    found = []
+    results = []
     for message in recorded()[1:] * REPEATS:
         if message.role == "assistant":
             slots = Slots(
@@ -297,9 +297,9 @@ def oldest(trimming: Exact | Stepped) -> list[int]:
             slots.add("rules", "You are an airline agent.", role="system", priority=100)
             slots.add("history", history)
             window = slots.render()
-            found.append(len(history) - (len(window.messages) - 1))
+            results.append(len(history) - (len(window.messages) - 1))
         history.append(message)
-    return found
+    return results
 
 
 def recorded() -> list[Message]:

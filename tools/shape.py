@@ -151,8 +151,8 @@ async def walks(watch: Watch, folder: str) -> dict[str, dict[str, int]]:
             chat = app.conversation(name, strategy=strategy)
             return await watch.walk(lambda: chat.send(next(asked)), runs=3)
 
-    async def generate(**given: Any) -> dict[str, int]:
-        made = generator(history=Turns(8), user=lambda text: text, **given)
+    async def generate(**options: Any) -> dict[str, int]:
+        made = generator(history=Turns(8), user=lambda text: text, **options)
         async with App("memory:", model=model) as app:
             return await watch.walk(lambda: made.run(next(asked), app=app, session="s"))
 

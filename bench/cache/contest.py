@@ -92,14 +92,14 @@ class Contest:
             "litellm": litellm,
         }
         for name, make in makers.items():
-            known = self._plans.get(name)
-            if known is None or abs(known.retained - target) > CLOSE * target:
+            cached = self._plans.get(name)
+            if cached is None or abs(cached.retained - target) > CLOSE * target:
                 try:
-                    known = self._plans[name] = self._search(make, target)
+                    cached = self._plans[name] = self._search(make, target)
                 except ImportError as error:
                     print(f"left out: {error}", file=sys.stderr)
-            if known is not None:
-                yield name, known
+            if cached is not None:
+                yield name, cached
 
     def _search(self, make: Maker, target: float) -> Plans | None:
         """Try budgets until the difference is a tenth of what is allowed, or they are used up."""
@@ -138,15 +138,15 @@ class Contest:
         widest = bisect_left(
             range(1, 2 * self.budget), -target, key=lambda step: -self._by_poet(self.budget, step)
         )
-        found = []
+        results = []
         for step in sorted({*STEPS, widest}):
             by_budget = partial(self._by_poet, step=step)
             budget = bisect_left(range(self.budget + 1), target, key=by_budget)
             if budget <= self.budget:
                 policy = poet(self.sizes, budget, step, in_front=in_front)
                 plans = [policy(moment) for moment in self.replay.moments]
-                found.append(Plans(budget, plans, by_budget(budget), step))
-        return found
+                results.append(Plans(budget, plans, by_budget(budget), step))
+        return results
 
     def _by_poet(self, budget: int, step: int) -> float:
         """Return what prompt-poet retains, on average."""

@@ -67,18 +67,18 @@ def moves(session: Session, trimming: Stepped) -> Moves:
     replay = session.replay(MODELS[0])
     room = replay.history_budget  # as if every turn brought the largest text
     said = [point.history for point in replay.points()]
-    found: list[tuple[int, int]] = []
+    results: list[tuple[int, int]] = []
     first = backward = moved_at = left = 0
     for window, now in zip(windows(session, trimming), said, strict=True):
         starts = window.frontier.starts  # none before the assistant has spoken
         begins = starts[0].first if starts else 0
         backward += begins < first
         if begins != first:
-            found.append((now - moved_at, room - left))
+            results.append((now - moved_at, room - left))
             first, moved_at = begins, now
             left = window.report["history"].tokens_kept
-    grown, free = min(found, key=lambda move: move[0] / move[1])
-    return Moves(len(found), backward, grown, free)
+    grown, free = min(results, key=lambda move: move[0] / move[1])
+    return Moves(len(results), backward, grown, free)
 
 
 def plain_windows(session: Session) -> Iterator[Window]:

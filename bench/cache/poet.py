@@ -82,12 +82,12 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     session = Session(0, [])
     for line in sys.stdin:
-        asked = json.loads(line)
-        if "history" in asked:
-            session = Session(**asked)
+        data = json.loads(line)
+        if "history" in data:
+            session = Session(**data)
             answer: Any = version("prompt-poet")
         else:
-            answer = session.first(**asked)
+            answer = session.first(**data)
         print(json.dumps(answer), flush=True)
 
 

@@ -32,13 +32,13 @@ Known: TypeAlias = dict[tuple[str, str, str, str], Given]
 
 def known(figures: Iterable[Given]) -> Known:
     """Return the figures of sessions by what they are of."""
-    found = {}
+    results = {}
     for figure in figures:
         session, _, rest = figure["work"].partition(": ")
         rules, _, what = rest.partition(": ")
         if what:
-            found[session, rules, what, figure["peer"]] = figure
-    return found
+            results[session, rules, what, figure["peer"]] = figure
+    return results
 
 
 def cell(given: Given | None, *, share: bool = False) -> str:

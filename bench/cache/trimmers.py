@@ -42,8 +42,8 @@ class Sizes:
 
     def of(self, message: Message) -> int:
         """Count a message of the session, or one that was cut."""
-        known = self._known.get(id(message))
-        return self.replay.blocks.tokens(message) if known is None else known
+        cached = self._known.get(id(message))
+        return self.replay.blocks.tokens(message) if cached is None else cached
 
     def volatile(self, moment: Moment) -> int:
         """Count what was retrieved."""
@@ -64,25 +64,25 @@ Maker = Callable[[Sizes, int], Policy]
 def langchain(sizes: Sizes, budget: int, start_on: str | None = None) -> Policy:
     """Trim with LangChain: the last messages that fit, and the system's; it counts no tools."""
     lc = import_module("langchain_core.messages")
-    made: dict[int, Any] = {}
+    results: dict[int, Any] = {}
     given: dict[str, Message] = {}
     known: dict[str, int] = {}
 
     def build(message: Message) -> Any:
         key = id(message)
-        if key not in made:
-            made[key] = _langchain(lc, message)
-            made[key].id = str(len(made))
-            given[made[key].id] = message
-            known[made[key].id] = sizes.of(message)
-        return made[key]
+        if key not in results:
+            results[key] = _langchain(lc, message)
+            results[key].id = str(len(results))
+            given[results[key].id] = message
+            known[results[key].id] = sizes.of(message)
+        return results[key]
 
     def size(messages: Sequence[Any]) -> int:
         return sum([known[message.id] for message in messages])
 
     def trim(moment: Moment) -> SentMessages:
         messages = moment.messages(sizes.newest(moment, budget))
-        kept = lc.trim_messages(
+        trimmed = lc.trim_messages(
             [build(message) for message in messages],
             max_tokens=budget,
             token_counter=size,
@@ -90,7 +90,7 @@ def langchain(sizes: Sizes, budget: int, start_on: str | None = None) -> Policy:
             include_system=True,
             start_on=start_on,
         )
-        return sent(moment, [given[each.id] for each in kept])
+        return sent(moment, [given[each.id] for each in trimmed])
 
     return trim
 
@@ -136,14 +136,14 @@ def litellm(sizes: Sizes, budget: int) -> Policy:
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else the import downloads
     utils: Any = import_module("litellm.utils")
     blocks = sizes.replay.blocks
-    made: dict[int, Known] = {}
+    results: dict[int, Known] = {}
 
     def build(message: Message) -> Known:
         key = id(message)
-        if key not in made:
-            made[key] = Known({**message.to_dict(), "content": message.text})  # None breaks it
-            made[key].size, made[key].message = sizes.of(message), message
-        return made[key]
+        if key not in results:
+            results[key] = Known({**message.to_dict(), "content": message.text})  # None breaks it
+            results[key].size, results[key].message = sizes.of(message), message
+        return results[key]
 
     def size(messages: Sequence[Any]) -> int:
         try:
@@ -159,8 +159,8 @@ def litellm(sizes: Sizes, budget: int) -> Policy:
 
     def trim(moment: Moment) -> SentMessages:
         given = [build(m) for m in moment.messages(sizes.newest(moment, budget))]
-        kept = utils.trim_messages(given, "gpt-4o", trim_ratio=1, max_tokens=budget)
-        messages = [getattr(m, "message", None) or Message.from_dict(m) for m in kept]
+        trimmed = utils.trim_messages(given, "gpt-4o", trim_ratio=1, max_tokens=budget)
+        messages = [getattr(m, "message", None) or Message.from_dict(m) for m in trimmed]
         return sent(moment, [m if m.role != "system" else moment.system[0] for m in messages])
 
     return trim

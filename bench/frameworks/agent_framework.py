@@ -30,43 +30,43 @@ class Tokenizer:
 
 def tools(script: Script) -> list[Any]:
     """Return the tools of the script."""
-    made = import_module("agent_framework").FunctionTool
+    factory = import_module("agent_framework").FunctionTool
     results = script.results
 
     def look(step: str, arguments: dict[str, Any]) -> str:
         return results[step]
 
-    return [made(name=name, description=about(name), func=look) for name in script.names]
+    return [factory(name=name, description=about(name), func=look) for name in script.names]
 
 
-def agent(script: Script, url: str, **given: Any) -> Any:
+def agent(script: Script, url: str, **options: Any) -> Any:
     """Return the agent that a user of the framework writes."""
     os.environ.setdefault("OTEL_SDK_DISABLED", "true")
     logging.getLogger("agent_framework").setLevel(logging.ERROR)
-    made = import_module("agent_framework_openai").OpenAIChatCompletionClient
-    client = made(model="gpt-5", api_key="none", base_url=f"{url}/v1")
+    factory = import_module("agent_framework_openai").OpenAIChatCompletionClient
+    client = factory(model="gpt-5", api_key="none", base_url=f"{url}/v1")
     client.function_invocation_configuration["max_iterations"] = STEPS
     return import_module("agent_framework").Agent(
-        client=client, name="clerk", instructions=script.system, tools=tools(script), **given
+        client=client, name="clerk", instructions=script.system, tools=tools(script), **options
     )
 
 
-async def play(stage: Stage, url: str, turns: Sequence[Turn], **given: Any) -> None:
+async def play(stage: Stage, url: str, turns: Sequence[Turn], **options: Any) -> None:
     """Play turns in one session."""
-    made = agent(stage.script, url, **given)
-    session = made.create_session()
+    assistant = agent(stage.script, url, **options)
+    session = assistant.create_session()
     for turn in turns:
         try:
-            await made.run(stage.begin(turn), session=session)
+            await assistant.run(stage.begin(turn), session=session)
         except Exception as error:  # whatever a peer raises
             stage.failed(error)
 
 
 def ours(stage: Stage, url: str) -> None:
     """Play with Muntin's middleware."""
-    made = import_module("muntin.integrations.agent_framework").MuntinMiddleware(BUDGET)
-    made.fitted = stage.timed(made.fitted)
-    asyncio.run(play(stage, url, stage.script.turns, middleware=[made]))
+    hook = import_module("muntin.integrations.agent_framework").MuntinMiddleware(BUDGET)
+    hook.fitted = stage.timed(hook.fitted)
+    asyncio.run(play(stage, url, stage.script.turns, middleware=[hook]))
 
 
 def own(make: Callable[[Any, int], Any]) -> Means:
@@ -74,17 +74,17 @@ def own(make: Callable[[Any, int], Any]) -> Means:
 
     def run(stage: Stage, url: str) -> None:
         schemas = [tool.to_json_schema_spec() for tool in tools(stage.script)]
-        left = room(BUDGET, stage.script.system, schemas)
-        strategy = make(import_module("agent_framework"), left)
+        room_left = room(BUDGET, stage.script.system, schemas)
+        strategy = make(import_module("agent_framework"), room_left)
         asyncio.run(play(stage, url, stage.script.turns, compaction_strategy=strategy))
 
     return run
 
 
-def context_window(framework: Any, left: int) -> Any:
+def context_window(framework: Any, room_left: int) -> Any:
     """Return the strategy that goes by a context window."""
     return framework.ContextWindowCompactionStrategy(
-        max_context_window_tokens=left, max_output_tokens=0, tokenizer=Tokenizer()
+        max_context_window_tokens=room_left, max_output_tokens=0, tokenizer=Tokenizer()
     )
 
 
@@ -95,14 +95,14 @@ def resume(script: Script, url: str, folder: Path, turns: Sequence[Turn], budget
     file = folder / "session.json"
 
     async def run() -> None:
-        made = agent(script, url, middleware=[middleware])
+        assistant = agent(script, url, middleware=[middleware])
         session = (
             sessions.from_dict(json.loads(file.read_text()))
             if file.exists()
-            else made.create_session()
+            else assistant.create_session()
         )
         for turn in turns:
-            await made.run(turn.text, session=session)
+            await assistant.run(turn.text, session=session)
             file.write_text(json.dumps(session.to_dict()))
 
     asyncio.run(run())

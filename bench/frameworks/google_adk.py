@@ -26,17 +26,17 @@ def runner(script: Script, url: str, plugins: Sequence[Any], service: Any) -> An
         instruction=lambda context: script.system,
         tools=lookers(script),
     )
-    made = import_module("google.adk.runners").Runner
-    return made(agent=agent, app_name=APP, session_service=service, plugins=list(plugins))
+    factory = import_module("google.adk.runners").Runner
+    return factory(agent=agent, app_name=APP, session_service=service, plugins=list(plugins))
 
 
-async def say(made: Any, text: str, config: Any = None) -> None:
+async def say(assistant: Any, text: str, config: Any = None) -> None:
     """Let the agent answer once."""
     types = import_module("google.genai.types")
     config = config or import_module("google.adk.agents.run_config").RunConfig(max_llm_calls=10_000)
     said = types.Content(role="user", parts=[types.Part(text=text)])
     given = {key: GIVEN[key] for key in ("user_id", "session_id")}
-    async for _ in made.run_async(new_message=said, run_config=config, **given):
+    async for _ in assistant.run_async(new_message=said, run_config=config, **given):
         pass
 
 
@@ -44,10 +44,10 @@ async def play(stage: Stage, url: str, turns: Sequence[Turn], plugins: Sequence[
     """Play turns in one session."""
     service = import_module("google.adk.sessions").InMemorySessionService()
     await service.create_session(**GIVEN)
-    made = runner(stage.script, url, plugins, service)
+    assistant = runner(stage.script, url, plugins, service)
     for turn in turns:
         try:
-            await say(made, stage.begin(turn))
+            await say(assistant, stage.begin(turn))
         except Exception as error:  # whatever a peer raises
             stage.failed(error)
 
@@ -61,18 +61,18 @@ def ours(stage: Stage, url: str) -> None:
 
 def filtered(stage: Stage, url: str) -> None:
     """Play with the last invocations."""
-    made = import_module("google.adk.plugins.context_filter_plugin").ContextFilterPlugin
-    plugin = made(num_invocations_to_keep=KEPT)
+    factory = import_module("google.adk.plugins.context_filter_plugin").ContextFilterPlugin
+    plugin = factory(num_invocations_to_keep=KEPT)
     asyncio.run(play(stage, url, stage.script.turns, [plugin]))
 
 
 def resume(script: Script, url: str, folder: Path, turns: Sequence[Turn], budget: int) -> None:
     """Play turns in a session that a file keeps, with Muntin."""
-    made = import_module("google.adk.sessions.sqlite_session_service").SqliteSessionService
+    factory = import_module("google.adk.sessions.sqlite_session_service").SqliteSessionService
     plugin = import_module("muntin.integrations.google_adk").MuntinPlugin(budget)
 
     async def run() -> None:
-        service = made(str(folder / "chat.db"))
+        service = factory(str(folder / "chat.db"))
         if await service.get_session(**GIVEN) is None:
             await service.create_session(**GIVEN)
         spoken = runner(script, url, [plugin], service)

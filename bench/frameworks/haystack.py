@@ -34,20 +34,20 @@ def agent(script: Script, url: str, hooks: Mapping[str, Any]) -> Any:
     )
 
 
-def say(made: Any, past: Sequence[Any], text: str) -> list[Any]:
+def say(assistant: Any, past: Sequence[Any], text: str) -> list[Any]:
     """Let the agent answer once, and return all messages but its system prompt."""
     message = import_module("haystack.dataclasses").ChatMessage
-    done = made.run(messages=[*past, message.from_user(text)])
+    done = assistant.run(messages=[*past, message.from_user(text)])
     return [message for message in done["messages"] if not message.is_from("system")]
 
 
 def play(stage: Stage, url: str, hooks: Mapping[str, Any]) -> None:
     """Play all turns in one conversation."""
-    made = agent(stage.script, url, hooks)
+    assistant = agent(stage.script, url, hooks)
     past: list[Any] = []
     for turn in stage.script.turns:
         try:
-            past = say(made, past, stage.begin(turn))
+            past = say(assistant, past, stage.begin(turn))
         except Exception as error:  # whatever a peer raises
             stage.failed(error)
 
@@ -80,13 +80,13 @@ def resume(script: Script, url: str, folder: Path, turns: Sequence[Turn], budget
     """Play turns of a conversation that a file keeps, with Muntin."""
     message = import_module("haystack.dataclasses").ChatMessage
     hook = import_module("muntin.integrations.haystack").MuntinHook(budget, model=MODEL)
-    made = agent(script, url, hook.hooks)
+    assistant = agent(script, url, hook.hooks)
     file = folder / "chat.json"
     past = (
         [message.from_dict(data) for data in json.loads(file.read_text())] if file.exists() else []
     )
     for turn in turns:
-        past = say(made, past, turn.text)
+        past = say(assistant, past, turn.text)
         file.write_text(json.dumps([each.to_dict() for each in past]))
 
 

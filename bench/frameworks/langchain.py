@@ -16,14 +16,14 @@ CONFIG = {"configurable": {"thread_id": "1"}, "recursion_limit": 10_000}
 
 def model(url: str) -> Any:
     """Return the model on this machine."""
-    made = import_module("langchain_openai").ChatOpenAI
-    return made(model="gpt-5", api_key="none", base_url=f"{url}/v1", use_responses_api=False)
+    factory = import_module("langchain_openai").ChatOpenAI
+    return factory(model="gpt-5", api_key="none", base_url=f"{url}/v1", use_responses_api=False)
 
 
 def tools(script: Script) -> list[Any]:
     """Return the tools of the script."""
-    made = import_module("langchain_core.tools").StructuredTool.from_function
-    return [made(looker) for looker in lookers(script)]
+    factory = import_module("langchain_core.tools").StructuredTool.from_function
+    return [factory(looker) for looker in lookers(script)]
 
 
 def agent(script: Script, url: str, middleware: Sequence[Any], saver: Any) -> Any:
@@ -40,11 +40,11 @@ def agent(script: Script, url: str, middleware: Sequence[Any], saver: Any) -> An
 def play(stage: Stage, url: str, turns: Sequence[Turn], middleware: Sequence[Any]) -> None:
     """Play turns in one conversation that is kept in memory."""
     saver = import_module("langgraph.checkpoint.memory").InMemorySaver()
-    made = agent(stage.script, url, middleware, saver)
+    assistant = agent(stage.script, url, middleware, saver)
     for turn in turns:
         said = {"messages": [{"role": "user", "content": stage.begin(turn)}]}
         try:
-            made.invoke(said, CONFIG)
+            assistant.invoke(said, CONFIG)
         except Exception as error:  # whatever a peer raises
             stage.failed(error)
 
@@ -62,8 +62,8 @@ def own(make: Callable[..., Sequence[Any]]) -> Means:
     def run(stage: Stage, url: str) -> None:
         convert = import_module("langchain_core.utils.function_calling").convert_to_openai_tool
         schemas = [convert(tool) for tool in tools(stage.script)]
-        left = room(BUDGET, stage.script.system, schemas)
-        play(stage, url, stage.script.turns, make(stage, left, model(url)))
+        room_left = room(BUDGET, stage.script.system, schemas)
+        play(stage, url, stage.script.turns, make(stage, room_left, model(url)))
 
     return run
 
@@ -73,9 +73,9 @@ def resume(script: Script, url: str, folder: Path, turns: Sequence[Turn], budget
     saved = import_module("langgraph.checkpoint.sqlite").SqliteSaver
     middleware = import_module("muntin.integrations.langchain").MuntinMiddleware(budget)
     with saved.from_conn_string(str(folder / "chat.db")) as saver:
-        made = agent(script, url, [middleware], saver)
+        assistant = agent(script, url, [middleware], saver)
         for turn in turns:
-            made.invoke({"messages": [{"role": "user", "content": turn.text}]}, CONFIG)
+            assistant.invoke({"messages": [{"role": "user", "content": turn.text}]}, CONFIG)
 
 
 MEANS: dict[str, Means] = {

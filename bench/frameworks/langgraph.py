@@ -13,7 +13,7 @@ from bench.runs.script import Script, Turn
 
 def graph(script: Script, url: str, budget: int, saver: Any) -> Any:
     """Return the graph that a user of LangGraph writes: a model, and its tools."""
-    made = import_module("langgraph.graph")
+    module = import_module("langgraph.graph")
     prebuilt = import_module("langgraph.prebuilt")
     adapter = import_module("muntin.integrations.langgraph")
     given = tools(script)
@@ -21,7 +21,7 @@ def graph(script: Script, url: str, budget: int, saver: Any) -> Any:
     fit = adapter.MuntinFit(budget, tools=given, system=script.system, model=asked)
     bound = asked.bind_tools(given)
 
-    messages: Any = made.MessagesState
+    messages: Any = module.MessagesState
     own: Any = adapter.MuntinState
 
     class State(messages, own):  # type: ignore[misc]
@@ -31,10 +31,10 @@ def graph(script: Script, url: str, budget: int, saver: Any) -> Any:
         fitted = fit(state)
         return {"messages": [bound.invoke(fitted.messages)], **fitted.update}
 
-    nodes = made.StateGraph(State)
+    nodes = module.StateGraph(State)
     nodes.add_node("ask", ask)
     nodes.add_node("tools", prebuilt.ToolNode(given))
-    nodes.add_edge(made.START, "ask")
+    nodes.add_edge(module.START, "ask")
     nodes.add_conditional_edges("ask", prebuilt.tools_condition)
     nodes.add_edge("tools", "ask")
     return nodes.compile(checkpointer=saver)
@@ -44,6 +44,6 @@ def resume(script: Script, url: str, folder: Path, turns: Sequence[Turn], budget
     """Play turns in a conversation that a file keeps."""
     saved = import_module("langgraph.checkpoint.sqlite").SqliteSaver
     with saved.from_conn_string(str(folder / "chat.db")) as saver:
-        made = graph(script, url, budget, saver)
+        assistant = graph(script, url, budget, saver)
         for turn in turns:
-            made.invoke({"messages": [{"role": "user", "content": turn.text}]}, CONFIG)
+            assistant.invoke({"messages": [{"role": "user", "content": turn.text}]}, CONFIG)

@@ -34,16 +34,16 @@ def answer(script: Script, url: str, messages: list[Any], change: Change) -> Non
     while True:
         request = {"model": "openai/gpt-5", "messages": messages, "tools": schemas(script)}
         made = ask(**change(request), api_base=f"{url}/v1", api_key="none", num_retries=0)
-        said = made.choices[0].message
-        messages.append({"role": "assistant", "content": said.content})
-        if said.tool_calls:
-            messages[-1]["tool_calls"] = [call.model_dump() for call in said.tool_calls]
-        if not said.tool_calls:
+        reply = made.choices[0].message
+        messages.append({"role": "assistant", "content": reply.content})
+        if reply.tool_calls:
+            messages[-1]["tool_calls"] = [call.model_dump() for call in reply.tool_calls]
+        if not reply.tool_calls:
             return
         messages += [
             {"role": "tool", "tool_call_id": call.id,
              "content": results[call.id.removeprefix("call_")]}
-            for call in said.tool_calls
+            for call in reply.tool_calls
         ]  # fmt: skip
 
 
@@ -67,11 +67,11 @@ def ours(stage: Stage, url: str) -> None:
 def trimmed(stage: Stage, url: str) -> None:
     """Play with `litellm.utils.trim_messages`, given the room that the tools leave."""
     trim = import_module("litellm.utils").trim_messages
-    left = room(BUDGET, "", schemas(stage.script))
+    room_left = room(BUDGET, "", schemas(stage.script))
 
     def change(request: dict[str, Any]) -> dict[str, Any]:
-        kept = trim(list(request["messages"]), "gpt-4o", max_tokens=left, trim_ratio=1.0)
-        return {**request, "messages": kept}
+        trimmed = trim(list(request["messages"]), "gpt-4o", max_tokens=room_left, trim_ratio=1.0)
+        return {**request, "messages": trimmed}
 
     play(stage, url, stage.script.turns, stage.timed(change))
 

@@ -15,9 +15,9 @@ from bench.runs.script import Script, Turn
 
 def model(url: str) -> Any:
     """Return the model on this machine."""
-    made = import_module("llama_index.llms.openai").OpenAI
+    factory = import_module("llama_index.llms.openai").OpenAI
     given = {"timeout": 600.0, "max_retries": 0}  # a request that is sent again is another one
-    return made(model="gpt-4.1", api_key="none", api_base=f"{url}/v1", **given)
+    return factory(model="gpt-4.1", api_key="none", api_base=f"{url}/v1", **given)
 
 
 def agent(script: Script, url: str, *, ours: bool) -> Any:
@@ -37,24 +37,24 @@ def agent(script: Script, url: str, *, ours: bool) -> Any:
 
 def tools(script: Script) -> list[Any]:
     """Return the tools of the script."""
-    made = import_module("llama_index.core.tools").FunctionTool
-    return [made.from_defaults(looker, name=looker.__name__) for looker in lookers(script)]
+    factory = import_module("llama_index.core.tools").FunctionTool
+    return [factory.from_defaults(looker, name=looker.__name__) for looker in lookers(script)]
 
 
 async def play(stage: Stage, url: str, memory: Any, *, ours: bool = False) -> None:
     """Play all turns with one memory."""
-    made = agent(stage.script, url, ours=ours)
+    assistant = agent(stage.script, url, ours=ours)
     for turn in stage.script.turns:
         try:
-            await made.run(stage.begin(turn), memory=memory, max_iterations=10_000)
+            await assistant.run(stage.begin(turn), memory=memory, max_iterations=10_000)
         except Exception as error:  # whatever a peer raises
             stage.failed(error)
 
 
 def ours(stage: Stage, url: str) -> None:
     """Play with Muntin's memory and agent."""
-    made = import_module("muntin.integrations.llama_index").MuntinMemory
-    memory = made.from_defaults(token_limit=BUDGET, model="openai/gpt-4.1")
+    factory = import_module("muntin.integrations.llama_index").MuntinMemory
+    memory = factory.from_defaults(token_limit=BUDGET, model="openai/gpt-4.1")
     object.__setattr__(memory, "fitted", stage.timed(memory.fitted))
     asyncio.run(play(stage, url, memory, ours=True))
 
@@ -64,35 +64,35 @@ def own(make: Callable[[Any, int], Any]) -> Means:
 
     def run(stage: Stage, url: str) -> None:
         schemas = [tool.metadata.to_openai_tool() for tool in tools(stage.script)]
-        left = room(BUDGET, stage.script.system, schemas)
-        memory = make(import_module("llama_index.core.memory"), left)
+        room_left = room(BUDGET, stage.script.system, schemas)
+        memory = make(import_module("llama_index.core.memory"), room_left)
         asyncio.run(play(stage, url, memory))
 
     return run
 
 
-def buffer(memories: Any, left: int) -> Any:
+def buffer(memories: Any, room_left: int) -> Any:
     """Return the buffer of messages."""
-    return memories.ChatMemoryBuffer.from_defaults(token_limit=left)
+    return memories.ChatMemoryBuffer.from_defaults(token_limit=room_left)
 
 
-def memory(memories: Any, left: int) -> Any:
+def memory(memories: Any, room_left: int) -> Any:
     """Return the newer memory, all of it for messages."""
     return memories.Memory.from_defaults(
-        session_id="ada", token_limit=left, chat_history_token_ratio=1.0
+        session_id="ada", token_limit=room_left, chat_history_token_ratio=1.0
     )
 
 
 def resume(script: Script, url: str, folder: Path, turns: Sequence[Turn], budget: int) -> None:
     """Play turns with a chat store that a file keeps, with Muntin."""
     stores = import_module("llama_index.core.storage.chat_store").SimpleChatStore
-    made = import_module("muntin.integrations.llama_index").MuntinMemory
+    factory = import_module("muntin.integrations.llama_index").MuntinMemory
     file = str(folder / "chat.json")
 
     async def run() -> None:
         spoken = agent(script, url, ours=True)
         store = stores.from_persist_path(file)
-        kept = made.from_defaults(token_limit=budget, llm=model(url), chat_store=store)
+        kept = factory.from_defaults(token_limit=budget, llm=model(url), chat_store=store)
         for turn in turns:
             await spoken.run(turn.text, memory=kept, max_iterations=10_000)
             store.persist(file)

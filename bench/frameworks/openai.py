@@ -32,14 +32,14 @@ def answer(stage: Stage, client: Any, messages: list[Any], keep: Keep) -> None:
     results, tools = stage.script.results, schemas(stage.script)
     while True:
         made = client.chat.completions.create(model="gpt-5", messages=keep(messages), tools=tools)
-        said = made.choices[0].message
-        messages.append(said.model_dump(exclude_none=True))
-        if not said.tool_calls:
+        reply = made.choices[0].message
+        messages.append(reply.model_dump(exclude_none=True))
+        if not reply.tool_calls:
             return
         messages += [
             {"role": "tool", "tool_call_id": call.id,
              "content": results[call.id.removeprefix("call_")]}
-            for call in said.tool_calls
+            for call in reply.tool_calls
         ]  # fmt: skip
 
 

@@ -25,28 +25,28 @@ def agent(script: Script, url: str, *, api: str = "chat") -> Any:
     return agents.Agent("clerk", instructions=script.system, tools=tools, model=model)
 
 
-async def say(made: Any, text: str, session: Any, config: Any) -> None:
+async def say(assistant: Any, text: str, session: Any, config: Any) -> None:
     """Let the agent answer once."""
     runner = import_module("agents").Runner
-    await runner.run(made, text, session=session, run_config=config, max_turns=STEPS)
+    await runner.run(assistant, text, session=session, run_config=config, max_turns=STEPS)
 
 
 async def play(
     stage: Stage, url: str, turns: Sequence[Turn], session: Any, config: Callable[[], Any]
 ) -> None:
     """Play turns in one session."""
-    made = agent(stage.script, url)
+    assistant = agent(stage.script, url)
     for turn in turns:
         try:
-            await say(made, stage.begin(turn), session, config())
+            await say(assistant, stage.begin(turn), session, config())
         except Exception as error:  # whatever a peer raises
             stage.failed(error)
 
 
 def ours(stage: Stage, url: str) -> None:
     """Play with Muntin's session."""
-    made = import_module("muntin.integrations.openai_agents").MuntinSession
-    session = made(import_module("agents").SQLiteSession("1"), BUDGET)
+    factory = import_module("muntin.integrations.openai_agents").MuntinSession
+    session = factory(import_module("agents").SQLiteSession("1"), BUDGET)
     session.filter.fitted = stage.timed(session.filter.fitted)
     asyncio.run(play(stage, url, stage.script.turns, session, session.run_config))
 
@@ -74,8 +74,8 @@ def trimmed(stage: Stage, url: str) -> None:
 
 def resume(script: Script, url: str, folder: Path, turns: Sequence[Turn], budget: int) -> None:
     """Play turns in a session that a file keeps, with Muntin, on the Responses API."""
-    made = import_module("muntin.integrations.openai_agents").MuntinSession
-    session = made(import_module("agents").SQLiteSession("1", folder / "chat.db"), budget)
+    factory = import_module("muntin.integrations.openai_agents").MuntinSession
+    session = factory(import_module("agents").SQLiteSession("1", folder / "chat.db"), budget)
     spoken = agent(script, url, api="responses")
 
     async def run() -> None:

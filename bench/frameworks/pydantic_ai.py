@@ -28,12 +28,12 @@ def agent(script: Script, url: str, capabilities: Sequence[Any]) -> Any:
 def play(stage: Stage, url: str, turns: Sequence[Turn], capabilities: Sequence[Any]) -> None:
     """Play turns in one conversation."""
     limits = import_module("pydantic_ai.usage").UsageLimits(request_limit=None)
-    made = agent(stage.script, url, capabilities)
+    assistant = agent(stage.script, url, capabilities)
     history: list[Any] = []
     for turn in turns:
         try:
             said = stage.begin(turn)
-            done = made.run_sync(said, message_history=history, usage_limits=limits)
+            done = assistant.run_sync(said, message_history=history, usage_limits=limits)
             history = done.all_messages()
         except Exception as error:  # whatever a peer raises
             stage.failed(error)
@@ -41,9 +41,9 @@ def play(stage: Stage, url: str, turns: Sequence[Turn], capabilities: Sequence[A
 
 def ours(stage: Stage, url: str) -> None:
     """Play with Muntin's capability."""
-    made = import_module("muntin.integrations.pydantic_ai").MuntinContext(BUDGET)
-    made.fitted = stage.timed(made.fitted)
-    play(stage, url, stage.script.turns, [made])
+    hook = import_module("muntin.integrations.pydantic_ai").MuntinContext(BUDGET)
+    hook.fitted = stage.timed(hook.fitted)
+    play(stage, url, stage.script.turns, [hook])
 
 
 def own(make: Callable[[], Any]) -> Means:
@@ -57,21 +57,21 @@ def own(make: Callable[[], Any]) -> Means:
 
 def last_messages() -> Any:
     """Return the history processor of the documentation: the last so many messages."""
-    made = import_module("pydantic_ai.capabilities").ProcessHistory
+    factory = import_module("pydantic_ai.capabilities").ProcessHistory
 
     def keep(messages: list[Any]) -> list[Any]:
         return messages[-LAST:]
 
-    return made(keep)
+    return factory(keep)
 
 
 def resume(script: Script, url: str, folder: Path, turns: Sequence[Turn], budget: int) -> None:
     """Play turns in a conversation that a file keeps, with Muntin."""
     form = import_module("pydantic_ai.messages").ModelMessagesTypeAdapter
-    made = import_module("muntin.integrations.pydantic_ai").MuntinContext
+    factory = import_module("muntin.integrations.pydantic_ai").MuntinContext
     file = folder / "chat.json"
     history = form.validate_json(file.read_bytes()) if file.exists() else []
-    spoken = agent(script, url, [made(budget)])
+    spoken = agent(script, url, [factory(budget)])
     limits = import_module("pydantic_ai.usage").UsageLimits(request_limit=None)
     for turn in turns:
         done = spoken.run_sync(turn.text, message_history=history, usage_limits=limits)

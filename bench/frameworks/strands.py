@@ -16,7 +16,7 @@ from bench.runs.script import Script, Turn
 KEPT = 40
 
 
-def agent(script: Script, url: str, **given: Any) -> Any:
+def agent(script: Script, url: str, **options: Any) -> Any:
     """Return the agent that a user of the framework writes."""
     os.environ.setdefault("OTEL_SDK_DISABLED", "true")
     logging.getLogger("strands").setLevel(logging.ERROR)
@@ -28,16 +28,16 @@ def agent(script: Script, url: str, **given: Any) -> Any:
     )
     tools = [strands.tool(looker) for looker in lookers(script)]
     return strands.Agent(
-        model=model, system_prompt=script.system, tools=tools, callback_handler=None, **given
+        model=model, system_prompt=script.system, tools=tools, callback_handler=None, **options
     )
 
 
-def play(stage: Stage, url: str, given: Mapping[str, Any]) -> None:
+def play(stage: Stage, url: str, options: Mapping[str, Any]) -> None:
     """Play all turns with one agent."""
-    made = agent(stage.script, url, **given)
+    assistant = agent(stage.script, url, **options)
     for turn in stage.script.turns:
         try:
-            made(stage.begin(turn))
+            assistant(stage.begin(turn))
         except Exception as error:  # whatever a peer raises
             stage.failed(error)
 
@@ -49,21 +49,21 @@ def ours(stage: Stage, url: str) -> None:
     play(stage, url, {"plugins": [plugin], "context_manager": False})
 
 
-def sliding(**given: Any) -> Means:
+def sliding(**options: Any) -> Means:
     """Play with the framework's window of messages."""
 
     def run(stage: Stage, url: str) -> None:
-        made = import_module("strands.agent").SlidingWindowConversationManager
-        play(stage, url, {"conversation_manager": made(window_size=KEPT, **given)})
+        factory = import_module("strands.agent").SlidingWindowConversationManager
+        play(stage, url, {"conversation_manager": factory(window_size=KEPT, **options)})
 
     return run
 
 
 def resume(script: Script, url: str, folder: Path, turns: Sequence[Turn], budget: int) -> None:
     """Play turns in a session that files keep, with Muntin."""
-    made = import_module("strands.session").FileSessionManager
+    factory = import_module("strands.session").FileSessionManager
     plugin = import_module("muntin.integrations.strands").MuntinPlugin(budget)
-    session = made(session_id="ada", storage_dir=str(folder))
+    session = factory(session_id="ada", storage_dir=str(folder))
     spoken = agent(script, url, plugins=[plugin], context_manager=False, session_manager=session)
     for turn in turns:
         spoken(turn.text)

@@ -69,12 +69,12 @@ def played() -> Iterator[tuple[str, list[tuple[int, int]]]]:
 
 def main() -> None:
     """Play, and write the file."""
-    found = {}
+    results = {}
     for name, lengths in played():
         print(f"{name}: {len(lengths)} requests", file=sys.stderr)
-        found[name] = lengths
+        results[name] = lengths
     about = {"window": WINDOW, "rules": RULES, "own": OWN}
-    FILE.write_text(json.dumps({**about, "policies": found}) + "\n", encoding="utf-8")
+    FILE.write_text(json.dumps({**about, "policies": results}) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -146,7 +146,7 @@ async def play(policy: Policy, script: Script, score: Score) -> None:
                 score.faults[type(error).__name__] = score.faults.get(type(error).__name__, 0) + 1
 
 
-async def _by_slots(player: Player, given: Mapping[str, Any]) -> None:
+async def _by_slots(player: Player, options: Mapping[str, Any]) -> None:
     """Compose every window from a list of all messages, in the agent loop."""
     said: list[Any] = []
     before: list[Window] = []
@@ -158,7 +158,7 @@ async def _by_slots(player: Player, given: Mapping[str, Any]) -> None:
             tokenizer=ENCODING,
             tools=schemas,
             previous=before[-1] if before else None,
-            **given,
+            **options,
         )
         slots.add("system", player.script.system, priority=9, required=True)
         slots.add("history", said)

@@ -109,12 +109,12 @@ def _langchain(stage: Stage, make: Callable[[Summarises, int, Any], Sequence[Any
 
 
 def _langchain_tools(stage: Stage) -> list[Any]:
-    made = import_module("langchain_core.tools").StructuredTool
+    factory = import_module("langchain_core.tools").StructuredTool
 
     def look(step: str, arguments: dict[str, Any]) -> str:
         return stage.results[step]
 
-    return [made.from_function(look, name=n, description=about(n)) for n in stage.script.names]
+    return [factory.from_function(look, name=n, description=about(n)) for n in stage.script.names]
 
 
 def _chat_model(stage: Stage, tools: Sequence[Any]) -> Any:
@@ -125,19 +125,19 @@ def _chat_model(stage: Stage, tools: Sequence[Any]) -> Any:
     anthropic: Any = import_module("langchain_anthropic").ChatAnthropic
 
     class Other(anthropic):  # type: ignore[misc]
-        def payload(self, messages: Any, given: Any) -> Any:
-            return self._get_request_payload(messages, **given)
+        def payload(self, messages: Any, options: Any) -> Any:
+            return self._get_request_payload(messages, **options)
 
     other = Other(model="claude-sonnet-4-5", api_key="none", max_tokens=1_000)
     bound = other.bind_tools(tools).kwargs
 
     class Scripted(openai):  # type: ignore[misc]
         def _generate(
-            self, messages: Any, stop: Any = None, run_manager: Any = None, **given: Any
+            self, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
         ) -> Any:
             def encode() -> dict[str, Any]:
                 return {
-                    "openai": self._get_request_payload(messages, stop=stop, **given),
+                    "openai": self._get_request_payload(messages, stop=stop, **options),
                     "anthropic": other.payload(messages, bound),
                 }
 
@@ -174,7 +174,7 @@ def trimming(start_on: Any) -> Callable[[Summarises, int, Any], Sequence[Any]]:
 
         @middleware.wrap_model_call  # type: ignore[untyped-decorator]
         def trimmed(request: Any, handler: Any) -> Any:
-            kept = trim(
+            trimmed = trim(
                 request.messages,
                 max_tokens=room,
                 token_counter=_tokens,
@@ -182,7 +182,7 @@ def trimming(start_on: Any) -> Callable[[Summarises, int, Any], Sequence[Any]]:
                 start_on=start_on,
                 end_on=("human", "tool"),
             )
-            return handler(request.override(messages=kept))
+            return handler(request.override(messages=trimmed))
 
         return [trimmed]
 

@@ -79,14 +79,14 @@ def _anthropic(request: Request) -> Iterator[str]:
 
 def combined(messages: Sequence[Request]) -> list[dict[str, Any]]:
     """Return messages as the provider reads them: neighbours of one role are one."""
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for message in messages:
         blocks = blocks_of(message["content"])
-        if found and found[-1]["role"] == message["role"] and blocks:
-            found[-1]["content"] += blocks
+        if results and results[-1]["role"] == message["role"] and blocks:
+            results[-1]["content"] += blocks
         else:
-            found.append({"role": message["role"], "content": blocks})
-    return found
+            results.append({"role": message["role"], "content": blocks})
+    return results
 
 
 def blocks_of(content: Any) -> list[Any]:

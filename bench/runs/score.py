@@ -170,15 +170,15 @@ class Score:
         seen = {mark for marks, _ in facts for mark in marks}
         whole = self._whole(found)
         full = partial = 0.0
-        made: list[str] = []
+        results: list[str] = []
         for past in self.script.turns[: turn.number + 1]:
             steps = past.steps[:step] if past is turn else past.steps
             groups = [[f"t{past.number:04}"], *([call.mark for call in step] for step in steps)]
             groups += [[f"a{past.number:04}"]] * (past is not turn)
-            made += [mark for group in groups for mark in group if mark[0] == "s"]
+            results += [mark for group in groups for mark in group if mark[0] == "s"]
             full += sum(whole.issuperset(group) for group in groups) / len(groups)
             partial += sum(seen.issuperset(group) for group in groups) / len(groups)
-        last = made[-LAST_CALLS:]
+        last = results[-LAST_CALLS:]
         calls = sum(mark in seen for mark in last) / len(last) if last else 1.0
         self._views.append((full, partial, calls))
         self._lost += f"t{turn.number:04}" not in seen

@@ -155,8 +155,10 @@ def _result(number: int, mark: str, needles: dict[str, str], sizes: Sequence[flo
     candidates = recorded.results
     shown: list[Any] = []
     # The call's own result first; then others from a place that differs from call to call.
-    others = (candidates[(37 * number + n) % len(candidates)] for n in range(3 * len(candidates)))
-    for size, each in [*[(len(json.dumps(own)), own)] * bool(own), *others]:
+    other_rows = (
+        candidates[(37 * number + n) % len(candidates)] for n in range(3 * len(candidates))
+    )
+    for size, each in [*[(len(json.dumps(own)), own)] * bool(own), *other_rows]:
         if size + 2 <= left:
             shown.append(each)
             left -= size + 2
@@ -230,7 +232,7 @@ def _turn(
 
 def _step(number: int, planted: dict[str, str], sizes: Sequence[float]) -> tuple[Call, ...]:
     recorded = _recorded()
-    found = []
+    results = []
     for which in "ab"[: 2 if number % TWO_CALLS == TWO_CALLS // 2 else 1]:
         mark, needles = f"s{number:04}{which}", planted if which == "a" else {}
         place = number + (which == "b") * 100
@@ -238,5 +240,5 @@ def _step(number: int, planted: dict[str, str], sizes: Sequence[float]) -> tuple
         if "arguments" in needles:
             given = {**given, "case": needles["arguments"]}
         arguments = json.dumps({"step": mark, "arguments": given})
-        found.append(Call(mark, name, arguments, _result(place, mark, needles, sizes)))
-    return tuple(found)
+        results.append(Call(mark, name, arguments, _result(place, mark, needles, sizes)))
+    return tuple(results)

@@ -31,20 +31,20 @@ Values = dict[str, float]
 
 def places(figures: Iterable[Figure]) -> dict[str, dict[str, Values]]:
     """Return what was measured of each policy, by window and provider."""
-    found: dict[str, dict[str, Values]] = {}
+    results: dict[str, dict[str, Values]] = {}
     for figure in figures:
         if figure.values:
             place = figure.work.partition(": ")[0]
             policy = figure.note or figure.peer
-            found.setdefault(place, {})[policy] = dict(figure.values)
-    for policies in found.values():
+            results.setdefault(place, {})[policy] = dict(figure.values)
+    for policies in results.values():
         own = next(iter(policies.values()))
         for values in policies.values():
             values["each"] = values["cost"] / max(1.0, values["requests"])
             if "seconds" in values:  # told only if all ran in one go
                 values["time"] = values["seconds"] / own["seconds"]
             values["invalid"] += values["refused"]
-    return found
+    return results
 
 
 def tables(figures: Iterable[Figure]) -> Iterator[str]:
