@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -290,3 +291,29 @@ def test_looks_side_by_side_see_the_same(tmp_path):
 
     run(work())
     assert seen == [2 * LONG] * 4
+
+
+def test_two_threads_that_look_at_once_read_the_store_once():
+    """The one that looks while the other reads waits, and neither sees a page torn."""
+    started, proceed = threading.Event(), threading.Event()
+    reads: list[int] = []
+
+    class Slow(MemoryStore):
+        def read(self, *args: Any, **named: Any) -> Any:
+            started.set()
+            assert proceed.wait(10)
+            items = super().read(*args, **named)
+            reads.append(len(items))
+            return items
+
+    store = Slow()
+    said = talk(Session("s", store=store, tokenizer=len), 60)
+    history = _history(store, 61)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(history.recent, 2)
+        assert started.wait(10)
+        second = pool.submit(history.recent, 3)
+        proceed.set()
+        assert texts(first.result()) == said[-2:]
+        assert texts(second.result()) == said[-3:]
+    assert sum(reads) == 100

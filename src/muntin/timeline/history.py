@@ -76,10 +76,10 @@ class History:
         self._counter = counter or counter_for(None, tokenizer, attachment_tokens)
 
     def __len__(self) -> int:
-        return len(self._messages)
+        return len(self._all())
 
     def __iter__(self) -> Iterator[Message]:
-        return iter(self.recent(len(self)))
+        return iter(self._all())
 
     def __repr__(self) -> str:
         return f"<History messages={len(self)} tokenizer={self._counter.name!r}>"
@@ -93,11 +93,10 @@ class History:
         return self._last("assistant")
 
     def _last(self, role: Role) -> Message | None:
-        def found() -> Message | None:
-            return next((each for each in reversed(self._messages) if each.role == role), None)
+        def newest(messages: Sequence[Message]) -> Message | None:
+            return next((message for message in reversed(messages) if message.role == role), None)
 
-        self._read_until(lambda: found() is not None)
-        return found()
+        return newest(self._read_until(lambda messages: newest(messages) is not None))
 
     def range(self, from_end: int, to_end: int) -> list[Message]:
         """Return the messages between two distances from the end, oldest first.
@@ -111,9 +110,9 @@ class History:
             raise InvalidInput(
                 f"range needs from_end > to_end >= 0, got from_end={from_end}, to_end={to_end}"
             )
-        self._read_until(lambda: len(self._messages) >= from_end)
-        size = len(self._messages)
-        return self._slice(max(0, size - from_end), max(0, size - to_end))
+        messages = self._read_until(lambda messages: len(messages) >= from_end)
+        size = len(messages)
+        return list(messages[max(0, size - from_end) : max(0, size - to_end)])
 
     def recent(self, n: int) -> list[Message]:
         """Return the latest `n` messages, oldest first.
@@ -121,8 +120,8 @@ class History:
         The slice may begin inside a tool group: the engine leaves results without a call out.
         """
         check_size(n, "n")
-        self._read_until(lambda: len(self._messages) >= n)
-        return self._slice(max(0, len(self._messages) - n), len(self._messages))
+        messages = self._read_until(lambda messages: len(messages) >= n)
+        return list(messages[max(0, len(messages) - n) :])
 
     def by_tokens(self, max_tokens: int) -> list[Message]:
         """Return the newest messages that have at most `max_tokens` together, oldest first.
@@ -130,9 +129,9 @@ class History:
         Stops at the first message, or tool group, that would not fit.
         """
         check_size(max_tokens, "max_tokens")
-        self._read_until(lambda: self._weigh() > max_tokens)
-        size = len(self._messages)
-        past = Slot("history", 0, messages=self._messages)
+        messages = self._read_until(lambda messages: self._weigh(messages) > max_tokens)
+        size = len(messages)
+        past = Slot("history", 0, messages=messages)
         found = read_slot(past, max_tokens, self._counter, max_tokens, opening=False)
         link([found], self._counter)
         # For each message: its tokens, and where its group begins (-1: too far back).
@@ -152,27 +151,24 @@ class History:
             group_start = min(group_start, first)
             if group_start >= index:  # no group is split here
                 start = index
-        return self._slice(start, size)
+        return list(messages[start:])
 
     def window(self, limit: Turns | Tokens) -> list[Message]:
         """Return the newest whole turns within `limit`, oldest first."""
         if not isinstance(limit, Turns | Tokens):
             raise InvalidType(f"a window must be Turns(n) or Tokens(n), not {shown(limit)}")
         if isinstance(limit, Turns):
-            self._read_until(lambda: sum(1 for _ in self._spans()) > limit.count)
-        else:
-            self._read_until(lambda: self._weigh() > limit.count)
-        size = start = len(self._messages)
-        if isinstance(limit, Turns):
-            chosen = list(islice(self._spans(), max(0, limit.count)))
-            return self._slice(chosen[-1][0], size) if chosen else []
-        total = 0
-        for begin, end in self._spans():
-            total += sum(self._counter.message(m) for m in self._slice(begin, end))
-            if total > limit.count and start < size:
+            messages = self._read_until(lambda messages: len(list(_spans(messages))) > limit.count)
+            chosen = list(islice(_spans(messages), max(0, limit.count)))
+            return list(messages[chosen[-1][0] :]) if chosen else []
+        messages = self._read_until(lambda messages: self._weigh(messages) > limit.count)
+        total, start = 0, len(messages)
+        for begin, end in _spans(messages):
+            total += self._weigh(messages[begin:end])
+            if total > limit.count and start < len(messages):
                 break  # the newest turn stays even if it alone is too large
             start = begin
-        return self._slice(start, size)
+        return list(messages[start:])
 
     def relevant(
         self,
@@ -204,31 +200,32 @@ class History:
             lines += [file_hint(name) for name in names]
         return "\n".join(lines)
 
-    def _read_until(self, enough: Callable[[], bool]) -> None:
-        """Read more of the past until it is enough; this class has no more to read."""
-
-    def _weigh(self) -> int:
-        return sum(self._counter.message(message) for message in self._slice(0, None))
-
-    def _slice(self, start: int, end: int | None) -> list[Message]:
-        return list(self._messages[start:end])
-
     def turns(self) -> Iterator[tuple[int, int]]:
         """Return (start, end) of each turn, the newest first.
 
         A turn begins at a user message that follows no other; messages before the first user
         message belong to its turn.
         """
-        len(self)  # reads the whole history
-        return self._spans()
+        return _spans(self._all())
 
-    def _spans(self) -> Iterator[tuple[int, int]]:
-        end = begin = len(self._messages)
-        for index in reversed(range(len(self._messages))):
-            if opens_turn(self._messages, index):
-                if begin < end:
-                    yield begin, end
-                    end = begin
-                begin = index
-        if end:
-            yield 0, end
+    def _all(self) -> Sequence[Message]:
+        return self._read_until(lambda messages: False)
+
+    def _read_until(self, enough: Callable[[Sequence[Message]], bool]) -> Sequence[Message]:
+        """Return the newest messages, all of them or enough; here all are known."""
+        return self._messages
+
+    def _weigh(self, messages: Iterable[Message]) -> int:
+        return sum(map(self._counter.message, messages))
+
+
+def _spans(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
+    end = begin = len(messages)
+    for index in reversed(range(len(messages))):
+        if opens_turn(messages, index):
+            if begin < end:
+                yield begin, end
+                end = begin
+            begin = index
+    if end:
+        yield 0, end

@@ -5,12 +5,14 @@ A timeline may be long, and a window short: code that needs only the newest mess
 
 from __future__ import annotations
 
+import math
 from collections import Counter as Bag
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from itertools import takewhile
+from threading import Lock
 from typing import NamedTuple, TypeVar, overload
 
 from muntin.core.message import Message
@@ -119,9 +121,8 @@ class TimelineMessages(Sequence[Message]):
         self._ahead = ahead
         # Where the window before begins: everything since then is read, however long it is.
         self._begins = begins
-        self._whole: list[Message] | None = None
-        # The last result of `newest`: the number of tokens, and the messages.
-        self._near: tuple[int, Sequence[Message]] = (-1, ())
+        # The newest messages that are known, and how many tokens they have at least.
+        self._known: tuple[float, NewestMessages] = (-1, NewestMessages(()))
 
     def __repr__(self) -> str:
         return f"<messages of {self._session.id!r} up to turn {self._turn}>"
@@ -157,30 +158,26 @@ class TimelineMessages(Sequence[Message]):
     def __radd__(self, other: Iterable[Message]) -> list[Message]:
         return [*other, *self._all()]
 
-    def _all(self) -> list[Message]:
-        if self._whole is None:
-            read = self._ahead
-            if read is None or read.after > self._since:
-                read = look(self._session, lambda: self._read(self._since))
-            self._whole = self._shown(read)
-        return self._whole
+    def _all(self) -> NewestMessages:
+        return self.newest(math.inf)
 
-    def newest(self, tokens: int, since: Sequence[Item] | None = None) -> Sequence[Message]:
+    def newest(self, tokens: float, since: Sequence[Item] | None = None) -> NewestMessages:
         """Return at least the newest messages of `tokens` tokens, or all.
 
         `since` are the items of the turn and of later turns, where they are known.
         """
-        if self._whole is not None:
-            return self._whole
-        if self._near[0] < tokens:
-            ahead = self._ahead
-            messages = [] if ahead is None else self._shown(ahead)
-            is_enough = ahead is not None and ahead.after <= self._since
-            if not is_enough and self._weigh(messages) <= tokens:
+        if self._known[0] < tokens:
+            read = self._ahead
+            if read is None or not self._reaches(read, tokens):
                 read = look(self._session, lambda: self.read_newest(tokens, since))
-                messages = self._shown(read)
-            self._near = tokens, NewestMessages(messages, self._earlier(messages))
-        return self._near[1]
+            messages = self._shown(read)
+            earlier = (0, 0) if read.after <= self._since else self._earlier(messages)
+            self._known = tokens, NewestMessages(messages, earlier)
+        return self._known[1]
+
+    def _reaches(self, read: Read, tokens: float) -> bool:
+        """Say whether these are all items, or more than `tokens` are shown of them."""
+        return read.after <= self._since or self._weigh(self._shown(read)) > tokens
 
     def _earlier(self, messages: Sequence[Message]) -> tuple[int, int]:
         """Return about how many messages and tokens lie before the newest: as many for each
@@ -195,16 +192,18 @@ class TimelineMessages(Sequence[Message]):
         tokens = sum(map(self._session.counter.message, messages[:end]))
         return earlier, round(earlier * tokens / end)
 
-    def read_newest(self, tokens: int, since: Sequence[Item] | None = None) -> Read:
+    def read_newest(self, tokens: float, since: Sequence[Item] | None = None) -> Read:
         """Read the items of at least the newest messages of `tokens` tokens.
 
         `since` are the items of the turn and of later turns, where they are known.
         """
         session = self._session
+        if tokens == math.inf:
+            return self._read(self._since)
         if since is None:
             since = session.opened().read(session.id, view="history", first_turn=self._turn)
         # The weight of this turn's items is not part of the past.
-        weight = tokens + sum(map(session.count, since)) + 1
+        weight = int(tokens) + sum(map(session.count, since)) + 1
         begins, read = self._begins(), None
         while True:
             start = 1
@@ -217,7 +216,7 @@ class TimelineMessages(Sequence[Message]):
             after = max(self._since, start - 1)
             read = self._read(after, read)
             whole = self._with_question(read)
-            if after <= self._since or self._weigh(self._shown(whole)) > tokens:
+            if self._reaches(whole, tokens):
                 return whole
             weight *= 2  # hidden items or another tokenizer's counts weighed in
 
@@ -319,6 +318,14 @@ class TimelineMessages(Sequence[Message]):
         return read.shown[key]
 
 
+class Pages(NamedTuple):
+    """What was read of a history: so many turns at most, as messages, and whether these are all."""
+
+    turns: int = 0
+    messages: Sequence[Message] = ()
+    is_whole: bool = False
+
+
 class PastHistory(History):
     """The conversation of a session before a turn, read as far as it is needed.
 
@@ -326,31 +333,27 @@ class PastHistory(History):
     event loop waits; `await history.load()` reads all of them without blocking the event loop.
     """
 
-    __slots__ = ("_is_whole", "_pages", "_session", "_turn")
+    __slots__ = ("_lock", "_pages", "_session", "_turn")
 
     def __init__(self, session: Session, turn: int) -> None:
         super().__init__(counter=session.counter)
         self._session = session
         self._turn = turn
-        self._pages = 0
-        self._is_whole = False
-
-    def __len__(self) -> int:
-        self._read_until(lambda: False)
-        return len(self._messages)
+        # Threads may look at once: what was read is one value, which only changes as a whole.
+        self._pages = Pages()
+        self._lock = Lock()
 
     def __repr__(self) -> str:
         return f"<History of {self._session.id!r} before turn {self._turn}>"
 
     async def load(self) -> PastHistory:
         """Read the whole history, without blocking the event loop, and return it."""
-        await in_thread(lambda: self._read_on(lambda: False))
+        await in_thread(self._all)
         return self
 
     def read_page(self) -> None:
         """Read the newest turns ahead; for code that runs in a thread."""
-        if not self._pages:
-            self._read_more()
+        self._read_on(lambda messages: self._pages.turns > 0)
 
     def relevant(
         self,
@@ -371,31 +374,30 @@ class PastHistory(History):
 
         return look(self._session, read)
 
-    def _read_until(self, enough: Callable[[], bool]) -> None:
-        if not (self._is_whole or enough()):
-            look(self._session, lambda: self._read_on(enough))
+    def _read_until(self, enough: Callable[[Sequence[Message]], bool]) -> Sequence[Message]:
+        pages = self._pages
+        if pages.is_whole or enough(pages.messages):
+            return pages.messages
+        return look(self._session, lambda: self._read_on(enough))
 
-    def _read_on(self, enough: Callable[[], bool]) -> None:
-        while not (self._is_whole or enough()):
-            self._read_more()
-
-    def _read_more(self) -> None:
-        items, is_whole = self._session.items.newest(PAGE * 4**self._pages)
-        past = [item for item in items if item.turn < self._turn]
-        # The messages first: other threads may read at the same time.
-        self._messages = tuple(self._session.project(past))
-        self._is_whole = is_whole
-        self._pages += 1
+    def _read_on(self, enough: Callable[[Sequence[Message]], bool]) -> Sequence[Message]:
+        with self._lock:
+            while not (self._pages.is_whole or enough(self._pages.messages)):
+                turns = 4 * self._pages.turns or PAGE
+                items, is_whole = self._session.items.newest(turns)
+                past = [item for item in items if item.turn < self._turn]
+                self._pages = Pages(turns, self._session.project(past), is_whole)
+            return self._pages.messages
 
 
 def newest_items(session: Session, enough: Callable[[Sequence[Item]], bool]) -> list[Item]:
     """Return the newest turns of a session's history, all of them or enough."""
-    pages = 0
+    turns = PAGE
     while True:
-        items, is_whole = session.items.newest(PAGE * 4**pages)
+        items, is_whole = session.items.newest(turns)
         if is_whole or enough(items):
             return items
-        pages += 1
+        turns *= 4
 
 
 def look(session: Session, read: Callable[[], T]) -> T:
