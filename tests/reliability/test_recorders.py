@@ -1,4 +1,4 @@
-"""Two processes record the same conversation at once: each message once, all reports."""
+"""What processes record: each message once, all reports, and nothing is lost at their end."""
 
 import json
 
@@ -23,3 +23,14 @@ def test_processes_that_record_the_same_requests_at_once_append_each_message_onc
         steps = [(each.turn, each.step) for each in store.reports("c")]
         assert steps == [(turn, step) for turn in (1, 2) for step in range(1, requests + 1)]
         assert {turn.status for turn in store.turns("c")} == {"completed"}
+
+
+def test_a_process_that_ends_writes_what_its_slow_store_has_not_written_yet(url, start):
+    (talk, *_) = growing(1)
+    worker = start("fit_and_end", url=url, session="c")
+    worker.stdin.write(json.dumps(talk) + "\n")
+    worker.stdin.flush()
+    assert worker.wait(60) == 0
+    with open_store(url) as store:
+        assert [item.kind for item in store.read("c")]
+        assert store.reports("c")

@@ -71,7 +71,15 @@ def record_with_others(url: str, session: str) -> None:
     say("ready")
     for line in sys.stdin:
         fitter.fit(pieces_of(json.loads(line)), conversation=session)
+        assert fitter.recorder is not None
+        fitter.recorder.writes.put(lambda: None).result(60)  # a fit does not wait for its store
         say("recorded")
+
+
+def fit_and_end(url: str, session: str) -> None:
+    """Fit a list with a store that is slow, and end at once."""
+    fitter = Fitter(2_000, store=SlowStore(url))
+    fitter.fit(pieces_of(json.loads(sys.stdin.readline())), conversation=session)
 
 
 def append_with_others(
@@ -129,6 +137,7 @@ WORK = {
         begin_a_turn,
         append_with_others,
         record_with_others,
+        fit_and_end,
         fill_the_disk,
         write_as_nobody,
     )

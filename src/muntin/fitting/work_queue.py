@@ -5,22 +5,31 @@ Knows nothing of stores.
 
 from __future__ import annotations
 
+import atexit
 import os
 import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from threading import Lock
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from muntin.errors import StoreError
 from muntin.threads import hand_over
 
 T = TypeVar("T")
 
+# How many seconds a process that ends waits for the work that it has queued.
+END_SECONDS = 5.0
+
 
 class WorkQueue:
-    """Does work in the order it comes, one after the other; at most `limit` works wait."""
+    """Does work in the order it comes, one after the other; at most `limit` works wait.
+
+    A process that ends finishes its work first, if that takes no more than `END_SECONDS`.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -29,6 +38,7 @@ class WorkQueue:
         self._began: float | None = None
         self._lock = Lock()
         self._pid = os.getpid()
+        _queues.add(self)
 
     def put(self, work: Callable[[], T]) -> Future[T]:
         """Have work done; `StoreError` if too much waits already."""
@@ -79,3 +89,15 @@ class WorkQueue:
 
 def _nothing() -> None:
     """Have no one to tell."""
+
+
+_queues = WeakSet[WorkQueue]()
+
+
+@atexit.register
+def _finish_work() -> None:
+    end = time.monotonic() + END_SECONDS
+    for queue in list(_queues):
+        with suppress(StoreError, TimeoutError):
+            if queue.is_stuck(0):
+                queue.put(_nothing).result(max(0.0, end - time.monotonic()))
