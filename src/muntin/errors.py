@@ -86,11 +86,11 @@ class MuntinError(Exception):
     _fact: ClassVar[str | None] = None
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*(_bounded(arg) if isinstance(arg, str) else arg for arg in args))
+        super().__init__(*(_bound_text(arg) if isinstance(arg, str) else arg for arg in args))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # From its text and its attributes: the constructors of subclasses take something else.
-        return _restored, (type(self), self.args), self.__dict__
+        return _restore_error, (type(self), self.args), self.__dict__
 
     @property
     def fact(self) -> str:
@@ -98,13 +98,13 @@ class MuntinError(Exception):
         return str(self) if self._fact is None else self._fact
 
 
-def _restored(kind: type[MuntinError], args: tuple[object, ...]) -> MuntinError:
+def _restore_error(kind: type[MuntinError], args: tuple[object, ...]) -> MuntinError:
     error = kind.__new__(kind)
     error.args = args
     return error
 
 
-def _bounded(text: str) -> str:
+def _bound_text(text: str) -> str:
     if len(text) <= _LONGEST:
         return text
     half = _LONGEST // 2

@@ -236,13 +236,13 @@ def ranges(decisions: Sequence[Decision]) -> Iterator[Decision]:
             and other.tokens_asked < _LARGE
             and (place - start > 1 or one.count > 1 or one.tokens_asked < _LARGE)
         ):
-            yield _joined(decisions[start:place])
+            yield _join_decisions(decisions[start:place])
             start = place
     if decisions:
-        yield _joined(decisions[start:])
+        yield _join_decisions(decisions[start:])
 
 
-def _joined(alike: Sequence[Decision]) -> Decision:
+def _join_decisions(alike: Sequence[Decision]) -> Decision:
     one, last = alike[0], alike[-1]
     if one is last:
         return one

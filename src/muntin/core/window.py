@@ -108,14 +108,14 @@ class Window:
     def report(self) -> Report:
         """Where every token went, and why something is missing."""
         # Made on first use: most windows are sent, and no report is read.
-        return self._entered(self.explained.report())
+        return self._with_entered_facts(self.explained.report())
 
     @property
     def kept_report(self) -> Report:
         """The report as it is stored: neighbours with the same fate become one decision."""
-        return self._entered(self.explained.report(as_stored=True))
+        return self._with_entered_facts(self.explained.report(as_stored=True))
 
-    def _entered(self, report: Report) -> Report:
+    def _with_entered_facts(self, report: Report) -> Report:
         """Return a report with the facts that were entered after the window was planned."""
         if self._ledger:
             report = replace(report, not_carried=tuple(chain(*self._ledger.values())))

@@ -56,7 +56,7 @@ def arrange(messages: Sequence[Message]) -> list[ArrangedMessage]:
 
 def as_sent(messages: Sequence[Message], profile: Profile | None = None) -> list[SentMessage]:
     """Return the pieces of a request, in the order in which a provider hashes them."""
-    pieces = list(_arranged(messages))
+    pieces = list(_messages_in_order(messages))
     if profile is None or not (profile.system_first or profile.user_first):
         return pieces
     roles = (piece.message.role for piece in pieces)
@@ -93,7 +93,7 @@ def is_sent_unchanged(messages: Sequence[Message], profile: Profile | None = Non
     return not waiting
 
 
-def _arranged(messages: Sequence[Message]) -> Iterator[SentMessage]:
+def _messages_in_order(messages: Sequence[Message]) -> Iterator[SentMessage]:
     for index, message, answers in arrange(messages):
         if message.content or answers or message.attachments or has_refusal_or_audio(message):
             yield SentMessage(index, index, message)

@@ -62,7 +62,7 @@ def show_history(
             front = tokens_of(notes, draft.counter)
             view = show_at(units, lasting.joined(in_turn))
     if view.tokens + front > room:
-        in_turn = _moved(draft, part, conversation, lasting.joined(in_turn), room - front)
+        in_turn = _lowered_levels(draft, part, conversation, lasting.joined(in_turn), room - front)
         view = show_at(units, in_turn)
     if view.tokens + front > room and conversation is draft.conversation and draft.run is not None:
         # The newest turn alone does not fit, and requests of this turn will follow.
@@ -104,16 +104,16 @@ def _move_for_good(
     """Move, and put the newest summary in front if anything leaves with it."""
     newest = newest_recap(draft, conversation, room)
     front = 0 if newest is None else draft.counter.message(newest.message)
-    moved = _moved(draft, part, conversation, levels, room - front, newest)
+    moved = _lowered_levels(draft, part, conversation, levels, room - front, newest)
     if newest is conversation.recap or moved.gone > levels.gone:
         return newest, moved
     recap = conversation.recap  # nothing leaves: it stays, unless it is no longer worth its room
     front = 0 if recap is None else draft.counter.message(recap.message)
     recap, front = (recap, front) if front <= room // 4 else (None, 0)
-    return recap, _moved(draft, part, conversation, levels, room - front)
+    return recap, _lowered_levels(draft, part, conversation, levels, room - front)
 
 
-def _moved(
+def _lowered_levels(
     draft: Draft,
     part: SlotPlan,
     conversation: ConversationDraft,

@@ -193,7 +193,7 @@ def _serve_once(draft: Draft, parties: Sequence[Sequence[SlotPlan]]) -> None:
         for part in party:
             free.take(part.slot.pool, -part.need)
         room = free.of(party[0].slot.pool)
-        for part, (share, could) in zip(party, _divided(draft, party, room), strict=True):
+        for part, (share, could) in zip(party, _divide_room(draft, party, room), strict=True):
             group, ceiling = part.slot.place.group, part.limits.cap
             beside = _joining(draft, part)
             share = -1 if group in broken else share - beside
@@ -225,7 +225,7 @@ def _give_rest(draft: Draft, party: Sequence[SlotPlan], free: _FreeRoom) -> None
         free.take(pool, part.used)
 
 
-def _divided(draft: Draft, party: Sequence[SlotPlan], room: int) -> list[tuple[int, int]]:
+def _divide_room(draft: Draft, party: Sequence[SlotPlan], room: int) -> list[tuple[int, int]]:
     """Divide a room among slots that share it, none below its need. Return what each gets, and
     what it could have: a conversation that has moved does not ask for all of it."""
     if len(party) == 1:
