@@ -515,10 +515,10 @@ class _Encoder(Encoder):
                 fields = (_MARK, "is_error", "toolset_name")
                 block.update(known_extra(result.extra, fields, index, self.ledger))
         if block.get("is_error"):
-            self._failed(index, block)
+            self._fail_result(index, block)
         return block
 
-    def _failed(self, index: int, block: SentBlock) -> None:
+    def _fail_result(self, index: int, block: SentBlock) -> None:
         """Give a failed result a text, and only texts: the API refuses it otherwise."""
         content = block.get("content")
         if isinstance(content, list):

@@ -306,18 +306,18 @@ def _add(turns: list[Turn], turn: Turn, first: int, item_format: ItemFormat) -> 
     turn.whole = turn.whole and first == 0
     if last is None or last.role != turn.role:
         if is_answer and last is None and turn.source != 0:
-            turns.append(_omitted(item_format))
+            turns.append(_omission_turn(item_format))
         turns.append(turn)
     elif turn.source is not None and last.source == turn.source - 1:
         turns.append(turn)  # they stood so in the request
     elif is_answer:  # thoughts of two answers cannot stand in one turn
-        turns += [_omitted(item_format), turn]
+        turns += [_omission_turn(item_format), turn]
     else:
         last.blocks += turn.blocks
         last.source, last.whole = turn.source, False
 
 
-def _omitted(item_format: ItemFormat) -> Turn:
+def _omission_turn(item_format: ItemFormat) -> Turn:
     return Turn("user", None, [item_format.make_text(OMITTED.text)])
 
 

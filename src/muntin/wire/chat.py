@@ -383,7 +383,7 @@ class Assembler:
             finish = get(choice, "finish_reason")
             if finish is not None:
                 self._finish = finish
-                events += self._called()
+                events += self._call_events()
         return events
 
     def _delta(self, delta: Any, events: list[Event]) -> None:
@@ -415,7 +415,7 @@ class Assembler:
         call["id"] = call_id or call["id"]
         return call
 
-    def _called(self) -> list[Event]:
+    def _call_events(self) -> list[Event]:
         if self._done or not self._calls:
             return []
         self._done = tuple(_tool_call(self._calls[index], index) for index in sorted(self._calls))

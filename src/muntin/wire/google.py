@@ -112,7 +112,7 @@ def read_messages(data: Mapping[str, Any], ids: Ids | None) -> list[Message]:
         raise InvalidType(
             f"the 'parts' of a message must be a list, not {type(data_parts).__name__}"
         )
-    parts = [_spelled(part) for part in data_parts]
+    parts = [_in_snake_case(part) for part in data_parts]
     role = data.get("role")
     if role is None:
         role = "model" if any("function_call" in part for part in parts) else "user"
@@ -127,7 +127,7 @@ def read_messages(data: Mapping[str, Any], ids: Ids | None) -> list[Message]:
     return _user(_ROLES[role], parts, ids, fields)
 
 
-def _spelled(part: object) -> dict[str, Any]:
+def _in_snake_case(part: object) -> dict[str, Any]:
     """Return a part as a dict in Python's spelling, without fields that are None."""
     if isinstance(part, str):
         return {"text": part}
@@ -188,9 +188,9 @@ def _part(part: dict[str, Any], *, answer: bool = False) -> Part:
     if isinstance(rest.get("text"), str):
         text, thought = rest.pop("text"), rest.pop("thought", None)
         if not thought:
-            return Text(text, extra=_beside(rest) or None)
+            return Text(text, extra=_fields_beside(rest) or None)
         signature = rest.pop(SIGNATURE, None)
-        return Reasoning(text, signature=signature, extra={"thought": True, **_beside(rest)})
+        return Reasoning(text, signature=signature, extra={"thought": True, **_fields_beside(rest)})
     unknown = [key for key in rest if key not in ("thought", SIGNATURE, *FIELDS)]
     for kind in (*PARTS, *unknown) if answer and len(unknown) == 1 else PARTS:
         if kind in rest:
@@ -198,11 +198,11 @@ def _part(part: dict[str, Any], *, answer: bool = False) -> Part:
             rest.pop("thought", None)
             if isinstance(value, Mapping):
                 value = {_snake(key): item for key, item in value.items()}
-            return Other({"type": kind, kind: value, **_beside(rest)})
+            return Other({"type": kind, kind: value, **_fields_beside(rest)})
     raise InvalidInput(f"a part of Google's with {sorted(part)} cannot be read")
 
 
-def _beside(rest: Mapping[str, Any]) -> dict[str, Any]:
+def _fields_beside(rest: Mapping[str, Any]) -> dict[str, Any]:
     unknown = [key for key in rest if key not in (SIGNATURE, *FIELDS)]
     if unknown:
         raise InvalidInput(f"a part of Google's has the unknown fields {sorted(unknown)}")
@@ -217,7 +217,7 @@ def _call(part: dict[str, Any], ids: Ids | None) -> ToolCall:
         raise InvalidInput(f"a function call needs a 'name': {shown(part['function_call'])}")
     values = as_json(call.get("args") or {})
     arguments = compact_json(copy_json(values, f"the arguments of function call {name!r}"))
-    extra = _beside(rest)
+    extra = _fields_beside(rest)
     call_id = call.get("id")
     if call_id is None:
         call_id = _ids(ids, f"function call {name!r}").call(name, arguments)
@@ -238,7 +238,7 @@ def _response(part: dict[str, Any], ids: Ids | None, at: float | None) -> Messag
     response = copy_json(as_json(rest.pop("response", {})), f"the response of {name!r}")
     if not isinstance(response, Mapping):
         raise InvalidType(f"the response of {name!r} must be a dict, not {shown(response)}")
-    extra = _beside({k: v for k, v in part.items() if k != "function_response"})
+    extra = _fields_beside({k: v for k, v in part.items() if k != "function_response"})
     if rest:
         extra["function_response"] = as_json(rest)
     text, output = compact_json(response), response.get("output") or response.get("error")
@@ -616,7 +616,7 @@ def decode(response: Any, window: Window | None = None) -> Reply:
                 )
         content = _field(candidates[0], "content") if candidates else None
         named = _CallIds(_field(response, "response_id"))
-        parts = [named(_spelled(part)) for part in _field(content, "parts") or ()]
+        parts = [named(_in_snake_case(part)) for part in _field(content, "parts") or ()]
         finish = _finish(response, candidates) or "STOP"
         return _reply(parts, finish, _field(response, "usage_metadata"), names_of(window), window)
     except (MuntinError, KeyError, TypeError, AttributeError, ValueError) as error:
@@ -711,7 +711,7 @@ class Assembler:
         if self._ids is None:
             self._ids = _CallIds(_field(chunk, "response_id"))
         for part in _field(content, "parts") or () if content is not None else ():
-            events += self._part(self._ids(_spelled(part)))
+            events += self._part(self._ids(_in_snake_case(part)))
         self._finish = _finish(chunk, candidates) or self._finish
         return events
 

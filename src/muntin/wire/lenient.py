@@ -73,7 +73,7 @@ def normal(item: Any) -> tuple[Any, bool]:
         item = {"role": item[0], "content": item[1]}  # LangChain's shorthand
     data = _fields(item)
     clean = _Cleaner()
-    data = clean.value(_unwrapped(data))
+    data = clean.value(_unwrap(data))
     if "parts" in data:
         data = google.known_fields(data)
     elif data.get("type") == "reasoning" and data.get("id") is None:
@@ -116,7 +116,7 @@ class _Cleaner:
         return value
 
 
-def _unwrapped(data: Mapping[str, Any]) -> Mapping[str, Any]:
+def _unwrap(data: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a message without the envelope in which LangChain stores it."""
     inner = data.get("kwargs") if "lc" in data else None
     if isinstance(inner, Mapping) and isinstance(data.get("id"), Sequence) and data["id"]:
@@ -144,7 +144,7 @@ def _message(data: Mapping[str, Any]) -> dict[str, Any]:
         message["name"] = data["name"]
     if role == "assistant":
         calls = _calls(data)
-        message["content"] = _apart(message["content"], calls)
+        message["content"] = _without_calls(message["content"], calls)
         if calls:
             message["tool_calls"] = calls
     if role == "tool":
@@ -209,7 +209,7 @@ def _image(part: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url if isinstance(url, str) else ""}}
 
 
-def _apart(content: Any, calls: Sequence[Mapping[str, Any]]) -> Any:
+def _without_calls(content: Any, calls: Sequence[Mapping[str, Any]]) -> Any:
     """Return a content without the blocks that are calls, if the calls also stand beside it."""
     if not isinstance(content, list):
         return content

@@ -126,7 +126,7 @@ class _Reader:
         ref = Ref(span.start, span.stop)
         item = self._items[span.start]
         if len(span) > 1:
-            return [self._answer(self._mended(self._piece([self._items[n] for n in span], ref)))]
+            return [self._answer(self._repaired(self._piece([self._items[n] for n in span], ref)))]
         if item.__class__ is dict and item.get("content").__class__ is str:
             if item.get("role") in ("tool", "function") and not item.get("tool_call_id"):
                 item = {**item, "tool_call_id": self._call_id(span.start, item)}
@@ -156,9 +156,9 @@ class _Reader:
         piece = self._piece([item], ref)
         if key is not None and piece.opaque is None and not piece.repaired:
             _messages.put(key, piece.message, 2 * sum([len(text or "") for text in key]))
-        return self._mended(piece)
+        return self._repaired(piece)
 
-    def _mended(self, piece: Piece) -> Piece:
+    def _repaired(self, piece: Piece) -> Piece:
         return piece if self._mends or not piece.repaired else piece._replace(repaired=False)
 
     def _piece(self, items: Sequence[Any], ref: Any) -> Piece:
@@ -316,14 +316,14 @@ def write_items(items: Sequence[Any], placed: Sequence[Placed]) -> list[Any]:
     """Return the placed items; an unchanged item is the same object."""
     new_items, _ = shared.write_items(items, placed, format_of)
     added = any(part.ref is None and part.message.tool_call_id for part in placed)
-    return merge_results(new_items, items, _answers, _joined) if added else new_items
+    return merge_results(new_items, items, _answers, _merge_messages) if added else new_items
 
 
 def _answers(item: Any) -> bool:
     return any(map(google.ITEM_FORMAT.is_result, get(item, "parts") or ()))
 
 
-def _joined(one: Any, other: Any) -> Any:
+def _merge_messages(one: Any, other: Any) -> Any:
     # A dict may hold parts of both kinds, an SDK's object only its own.
     whole = one if isinstance(one, Mapping) else other
     return with_fields(whole, parts=[*get(one, "parts"), *get(other, "parts")])

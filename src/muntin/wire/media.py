@@ -166,7 +166,7 @@ def _contents(
                 yield part
     for item in message.attachments:
         yield Text(file_hint(item.name))
-        media = _attached(item, index, files, ledger)
+        media = _attachment_media(item, index, files, ledger)
         if media is not None:
             yield media
 
@@ -181,12 +181,12 @@ def hinted(message: Message, index: int, files: Files, ledger: Ledger) -> str | 
     if any(item.id in files for item in message.attachments):
         return None
     for item in message.attachments:
-        _attached(item, index, files, ledger)
+        _attachment_media(item, index, files, ledger)
     hints = [file_hint(item.name) for item in message.attachments]
     return "\n".join([content, *hints] if content else hints)
 
 
-def _attached(item: Attachment, index: int, files: Files, ledger: Ledger) -> Media | None:
+def _attachment_media(item: Attachment, index: int, files: Files, ledger: Ledger) -> Media | None:
     file = files.get(item.id)
     media = _from_file(file, item) if file is not None else None
     if media is None:

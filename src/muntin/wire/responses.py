@@ -208,7 +208,9 @@ def answer(items: Sequence[Mapping[str, Any]], error: Any = None) -> Message:
         if kind in CALLS:
             parts.call(call(item, reasoned))
         elif kind == "message":
-            parts.add(*[_said_part(as_plain(part), item, reasoned) for part in item["content"]])
+            parts.add(
+                *[_read_content_part(as_plain(part), item, reasoned) for part in item["content"]]
+            )
         elif kind == "reasoning":
             reasoned = True
             parts.add(_reasoning(item))
@@ -229,7 +231,7 @@ def call(item: Mapping[str, Any], reasoned: bool) -> ToolCall:
     return ToolCall(item["call_id"], item["name"], item[key], extra=extra or None)
 
 
-def _said_part(part: Mapping[str, Any], item: Mapping[str, Any], reasoned: bool) -> Part:
+def _read_content_part(part: Mapping[str, Any], item: Mapping[str, Any], reasoned: bool) -> Part:
     """Read a part of a message item: a text or a refusal, with what is known of its item."""
     extra = {**_id_of(item, reasoned), "phase": item.get("phase")}
     if extra.keys() > {"phase"} and item.get("status") != "completed":
@@ -335,7 +337,7 @@ class _Encoder(Encoder):
                     why = f"{item['id']!r}, or the reasoning before it, stands twice"
                     self.ledger.miss(index, f"item of type {item['type']!r}", why)
                     continue
-                item = _unnamed(item)
+                item = _without_id(item)
             elif _is_named(item):
                 seen.add(item["id"])
             sent.append((index, item))
@@ -550,7 +552,7 @@ def _is_named(item: Mapping[str, Any]) -> bool:
     return isinstance(item.get("id"), str)
 
 
-def _unnamed(item: dict[str, Any]) -> dict[str, Any]:
+def _without_id(item: dict[str, Any]) -> dict[str, Any]:
     """Return a text or call of the model without its id; a message has another form then."""
     if item["type"] != "message":
         return {key: value for key, value in item.items() if key not in ("id", "status")}
