@@ -61,7 +61,7 @@ class MuntinMiddleware(Hook, ChatMiddleware):
         fitted = await self.recorded(lambda: self.fitted(context))
         if context.session is not None:
             context.session.state[FRONTIER] = fitted.frontier
-        context.messages = _written(context.messages, fitted)
+        context.messages = _write_messages(context.messages, fitted)
         await call_next()
 
     def fitted(self, context: ChatContext) -> Fitted:
@@ -116,7 +116,7 @@ def _rewrite(contents: Sequence[Any], placed: Placed) -> list[Any]:
     )
 
 
-def _added(message: Counted) -> Any:
+def _make_message(message: Counted) -> Any:
     if message.role == "tool":
         result = Content.from_function_result(message.tool_call_id, result=message.text)
         return Message("tool", [result])
@@ -131,11 +131,11 @@ _FORM = BlockForm(
     with_blocks=lambda message, contents: with_fields(message, contents=contents),
     with_result=lambda content, text: Content.from_function_result(content.call_id, result=text),
     rewrite=_rewrite,
-    added=_added,
+    added=_make_message,
 )
 
 
-def _written(messages: Sequence[Any], fitted: Fitted) -> list[Any]:
+def _write_messages(messages: Sequence[Any], fitted: Fitted) -> list[Any]:
     """Return the messages that are sent; an unchanged message is the same object."""
     return [
         with_fields(message, author_name=None)

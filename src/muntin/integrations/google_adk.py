@@ -101,7 +101,7 @@ class MuntinPlugin(Hook, _Plugin):
         instruction = _text(request.config.system_instruction)
         return self.fit(
             _form(request.contents).pieces(request.contents),
-            _declared(request.config.tools or ()),
+            _split_declared(request.config.tools or ()),
             request.model,
             system=[Message("system", instruction)] if instruction else (),
             previous=previous,
@@ -124,7 +124,7 @@ def _text(instruction: Any) -> str:
     return _text(list(parts)) if parts else getattr(instruction, "text", None) or ""
 
 
-def _declared(tools: Sequence[Any]) -> list[Any]:
+def _split_declared(tools: Sequence[Any]) -> list[Any]:
     """Return the functions that tools declare, and the tools that are something else."""
     functions: list[Any] = []
     for tool in tools:

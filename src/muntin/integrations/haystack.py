@@ -99,7 +99,9 @@ class MuntinHook(Hook):
         return self.fit(split(run.messages, _count, _read), tools, previous=run.frontier)
 
     def _put(self, state: Any, run: _Run, fitted: Fitted) -> None:
-        sent = put_together(run.messages, fitted.placed, _count, added=_added, changed=_changed)
+        sent = put_together(
+            run.messages, fitted.placed, _count, added=_make_message, changed=_change_message
+        )
         state.set("messages", sent, handler_override=replace_values)
         run.sent, run.frontier = len(sent), fitted.frontier
 
@@ -216,7 +218,7 @@ def _part(part: Any) -> dict[str, Any]:
 # Writing.
 
 
-def _added(message: Message) -> Any:
+def _make_message(message: Message) -> Any:
     if message.role == "tool":
         origin = ToolCall(message.name or "tool", {}, id=message.tool_call_id)
         return ChatMessage.from_tool(message.text, origin=origin)
@@ -227,7 +229,7 @@ def _added(message: Message) -> Any:
     return ChatMessage.from_user(message.text)
 
 
-def _changed(message: Any, placed: Sequence[Placed]) -> list[Any]:
+def _change_message(message: Any, placed: Sequence[Placed]) -> list[Any]:
     """Return a message with its new texts and arguments; each kept result is a message."""
     if placed[0].ref[1] is not None:
         results = [(message.tool_call_results[part.ref[1]], part.text) for part in placed]

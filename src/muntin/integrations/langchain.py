@@ -60,14 +60,14 @@ class MuntinMiddleware(Hook, AgentMiddleware):
     ) -> ExtendedModelResponse:
         """Send the messages that fit."""
         fitted, smaller = self.fitted(request)
-        return _extended(handler(smaller), fitted)
+        return _extend_response(handler(smaller), fitted)
 
     async def awrap_model_call(
         self, request: ModelRequest, handler: Callable[[ModelRequest], Awaitable[ModelResponse]]
     ) -> ExtendedModelResponse:
         """Send the messages that fit."""
         fitted, smaller = await self.recorded(lambda: self.fitted(request))
-        return _extended(await handler(smaller), fitted)
+        return _extend_response(await handler(smaller), fitted)
 
     def fitted(self, request: ModelRequest) -> tuple[Fitted, ModelRequest]:
         """Return the request with the messages that fit."""
@@ -82,6 +82,6 @@ class MuntinMiddleware(Hook, AgentMiddleware):
         return fitted, request.override(messages=written(request.messages, fitted.placed))
 
 
-def _extended(response: Any, fitted: Fitted) -> ExtendedModelResponse:
+def _extend_response(response: Any, fitted: Fitted) -> ExtendedModelResponse:
     command = Command(update={FRONTIER: fitted.frontier})
     return ExtendedModelResponse(model_response=response, command=command)

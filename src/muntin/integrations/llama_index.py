@@ -169,7 +169,7 @@ class MuntinMemory(BaseChatStoreMemory):
             previous=json.loads(marks[0].content) if marks else {},
         )
         frontier = ChatMessage(json.dumps(fitted.frontier), role="system")
-        return [_written(messages, part) for part in fitted.placed], [frontier]
+        return [_write_message(messages, part) for part in fitted.placed], [frontier]
 
     def _mark(self, name: str) -> str:
         """Return the key of an agent's frontier in the chat store."""
@@ -249,7 +249,7 @@ def _part(block: Any) -> dict[str, Any]:
 # Writing.
 
 
-def _written(messages: Sequence[Any], placed: Placed) -> Any:
+def _write_message(messages: Sequence[Any], placed: Placed) -> Any:
     """Return a message as it is sent: the same object, unless its text or calls changed."""
     if placed.ref is None:
         called = placed.message.tool_call_id

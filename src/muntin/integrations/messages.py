@@ -82,11 +82,11 @@ def _as_dict(message: BaseMessage) -> dict[str, Any]:
 def written(messages: Sequence[BaseMessage], placed: Sequence[Placed]) -> list[BaseMessage]:
     """Return the messages that are sent; a message whose text is unchanged is the same object."""
     return [
-        _added(part.message)
+        _make_message(part.message)
         if part.ref is None
         else messages[part.ref]
         if part.is_whole
-        else _changed(messages[part.ref], part)
+        else _change_message(messages[part.ref], part)
         for part in placed
     ]
 
@@ -94,13 +94,13 @@ def written(messages: Sequence[BaseMessage], placed: Sequence[Placed]) -> list[B
 _ADDED = {"user": HumanMessage, "assistant": AIMessage, "system": SystemMessage}
 
 
-def _added(message: Message) -> BaseMessage:
+def _make_message(message: Message) -> BaseMessage:
     if message.role == "tool":
         return ToolMessage(message.text, tool_call_id=message.tool_call_id)
     return _ADDED[message.role](message.text)
 
 
-def _changed(message: BaseMessage, placed: Placed) -> BaseMessage:
+def _change_message(message: BaseMessage, placed: Placed) -> BaseMessage:
     content = message.content if placed.text is None else _content(message, placed)
     update: dict[str, Any] = {"content": content}
     if placed.arguments:

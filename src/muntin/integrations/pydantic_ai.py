@@ -91,7 +91,7 @@ class MuntinContext(Hook, AbstractCapability[Any]):
             system=_instructions(messages, parameters),
             previous=_previous(messages),
         )
-        return replace(request, messages=_written(messages, fitted)), fitted.frontier
+        return replace(request, messages=_write_messages(messages, fitted)), fitted.frontier
 
 
 def _instructions(messages: Sequence[Any], parameters: Any) -> list[Message]:
@@ -198,19 +198,19 @@ def _value(part: Any) -> str:
 # Writing.
 
 
-def _written(messages: Sequence[Any], fitted: Fitted) -> list[Any]:
+def _write_messages(messages: Sequence[Any], fitted: Fitted) -> list[Any]:
     """Return the messages that are sent; an unchanged message is the same object."""
     names = {call.id: call.name for part in fitted.placed for call in part.message.tool_calls}
     return put_together(
         messages,
         fitted.placed,
         _count,
-        added=lambda message: _added(message, names),
-        changed=_changed,
+        added=lambda message: _make_message(message, names),
+        changed=_change_message,
     )
 
 
-def _added(message: Message, names: Mapping[str, str]) -> Any:
+def _make_message(message: Message, names: Mapping[str, str]) -> Any:
     if message.role == "assistant":
         return ModelResponse([TextPart(message.text)])
     if message.role == "tool":
@@ -223,7 +223,7 @@ def _added(message: Message, names: Mapping[str, str]) -> Any:
     return ModelRequest([part])
 
 
-def _changed(message: Any, placed: Sequence[Placed]) -> list[Any]:
+def _change_message(message: Any, placed: Sequence[Placed]) -> list[Any]:
     if isinstance(message, ModelRequest):
         parts = [_changed_part(message.parts[part.ref[1]], part) for part in placed]
     else:

@@ -223,7 +223,9 @@ class BlockForm:
     def written(self, messages: Sequence[Any], placed: Sequence[Placed]) -> list[Any]:
         """Return the messages that are sent; an unchanged message is the same object. The results
         of the calls of one message stand in one message."""
-        sent = put_together(messages, placed, self._count, added=self.added, changed=self._changed)
+        sent = put_together(
+            messages, placed, self._count, added=self.added, changed=self._change_message
+        )
         return merge_results(
             sent,
             messages,
@@ -253,7 +255,7 @@ class BlockForm:
             for place in self._places(message)
         ]
 
-    def _changed(self, message: Any, parts: Sequence[Placed]) -> list[Any]:
+    def _change_message(self, message: Any, parts: Sequence[Placed]) -> list[Any]:
         blocks: list[Any] = []
         for part in parts:
             place = part.ref[1]

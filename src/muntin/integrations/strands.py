@@ -140,7 +140,7 @@ def _rewrite(blocks: Sequence[Any], placed: Placed) -> list[Any]:
     )
 
 
-def _added(message: Message) -> Any:
+def _make_message(message: Message) -> Any:
     content = [{"text": message.text}]
     if message.role == "tool":
         result = {"toolUseId": message.tool_call_id, "status": "success", "content": content}
@@ -158,5 +158,5 @@ _FORM = BlockForm(
         "toolResult": {**block["toolResult"], "content": [{"text": text}]}
     },
     rewrite=_rewrite,
-    added=_added,
+    added=_make_message,
 )
