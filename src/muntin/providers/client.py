@@ -100,7 +100,7 @@ class Client:
     ) -> Reply:
         """Send the window and return the whole answer."""
         client, api, request = await self._prepare(window, settings, files)
-        with self._mapped(settings):
+        with self._mapped_errors(settings):
             with self._hidden(settings):
                 answer = await api.send(client, request, False)
             self._check(answer, settings)
@@ -117,7 +117,7 @@ class Client:
         """Send the window and yield the answer as it comes, ending with `Finished`."""
         client, api, request = await self._prepare(window, settings, files)
         assembler = _wire(api).Assembler(window)
-        with self._mapped(settings):
+        with self._mapped_errors(settings):
             with self._hidden(settings):
                 chunks = await api.send(client, request, True)
             try:
@@ -140,7 +140,7 @@ class Client:
     async def upload(self, data: bytes, name: str, mime_type: str | None) -> str | None:
         """Give the provider a file; return its id there, or None if it must be inline."""
         api, client = await self._ready()
-        with self._mapped(), self._hidden():
+        with self._mapped_errors(), self._hidden():
             return await api.upload(client, data, name, mime_type)
 
     async def aclose(self) -> None:
@@ -224,7 +224,7 @@ class Client:
             raise reason
 
     @contextmanager
-    def _mapped(self, settings: Mapping[str, Any] = _NOTHING) -> Iterator[None]:
+    def _mapped_errors(self, settings: Mapping[str, Any] = _NOTHING) -> Iterator[None]:
         try:
             yield
         except ProviderError:

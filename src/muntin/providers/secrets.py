@@ -37,7 +37,7 @@ def find_secrets(
         secrets.update(_of_address(address or ""))
     secrets.update(_of_settings(settings))
     for _ in range(2):  # a JSON text may stand in a text that Python wrote
-        secrets.update([way for secret in secrets for way in _written(secret)])
+        secrets.update([way for secret in secrets for way in _written_forms(secret)])
     return sorted(secrets, key=len, reverse=True)
 
 
@@ -88,7 +88,7 @@ def _text(value: object) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
-def _written(text: str) -> Iterator[str]:
+def _written_forms(text: str) -> Iterator[str]:
     yield from (unquote(text), unquote_plus(text), quote(text, safe=""), quote_plus(text))
     yield from (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])
     yield from (repr(text)[1:-1], html.escape(text), html.escape(text, quote=False))
@@ -106,10 +106,10 @@ def scrub(error: BaseException, secrets: list[str]) -> None:
     waiting, seen = [error], {id(error)}
     while waiting:
         link = waiting.pop()
-        link.args = tuple(_cleaned(value, secrets) for value in link.args)
+        link.args = tuple(_clean_value(value, secrets) for value in link.args)
         # The notes, and the SDKs' attributes of an answer: `message`, `body`, `details`.
         with suppress(Exception):
-            vars(link).update({k: _cleaned(value, secrets) for k, value in vars(link).items()})
+            vars(link).update({k: _clean_value(value, secrets) for k, value in vars(link).items()})
         for name in ("__cause__", "__context__"):
             further = getattr(link, name)
             if further is None or id(further) in seen:
@@ -138,15 +138,15 @@ def shows(error: BaseException, secrets: Iterable[str]) -> bool:
     return any(secret in text for secret in secrets)
 
 
-def _cleaned(value: Any, secrets: list[str]) -> Any:
+def _clean_value(value: Any, secrets: list[str]) -> Any:
     if isinstance(value, str):
         return clean(value, secrets)
     if isinstance(value, bytes):
         return clean(value.decode("latin-1"), secrets).encode("latin-1")
     if type(value) is dict:
-        return {clean(str(k), secrets): _cleaned(item, secrets) for k, item in value.items()}
+        return {clean(str(k), secrets): _clean_value(item, secrets) for k, item in value.items()}
     if type(value) in (list, tuple):
-        return type(value)(_cleaned(item, secrets) for item in value)
+        return type(value)(_clean_value(item, secrets) for item in value)
     # The repr of a request shows its address.
     return None if any(secret in repr(value) for secret in secrets) else value
 
