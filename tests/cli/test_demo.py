@@ -108,7 +108,7 @@ def test_every_tool_answers_what_was_recorded():
         results = [
             i.message.text for i in store.read("s") if i.message and i.message.role == "tool"
         ]
-    assert results == [each.text for each in recording().said_by("tool")]
+    assert results == [each.text for each in recording().messages_of_role("tool")]
 
 
 def test_help_says_what_it_writes():

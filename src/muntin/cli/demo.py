@@ -146,7 +146,7 @@ class Recording:
         answered = max(n for n, message in enumerate(self.messages) if message.role == "assistant")
         return [message.text for message in self.messages[:answered] if message.role == "user"]
 
-    def said_by(self, role: str) -> list[Message]:
+    def messages_of_role(self, role: str) -> list[Message]:
         """Return the messages of a role."""
         return [message for message in self.messages if message.role == role]
 
@@ -224,8 +224,8 @@ async def replay(
     The session begins anew; `advance` is called after every turn.
     """
     recorded = recording()
-    model = ScriptedModel(recorded.said_by("assistant"), name="recorded", budget=budget)
-    results = iter([message.text for message in recorded.said_by("tool")])
+    model = ScriptedModel(recorded.messages_of_role("assistant"), name="recorded", budget=budget)
+    results = iter([message.text for message in recorded.messages_of_role("tool")])
     store.delete(session)
     async with App(store, model=model, tokenizer=TOKENIZER) as app:
         chat = app.conversation(session, strategy=Agent(recorded.policy), tools=tools(results))

@@ -45,12 +45,12 @@ def inspect(
         else:
             print(address, flush=True)
             note(f"Showing {opened.name}, read-only, until Ctrl-C.")
-        with _opened(address) if open_ else nullcontext():
+        with _open_page(address) if open_ else nullcontext():
             serve(opened, listening, token)
 
 
 @contextmanager
-def _opened(address: str) -> Iterator[None]:
+def _open_page(address: str) -> Iterator[None]:
     """Open the page in a browser, through a file that leads to it.
 
     Other users of the machine can see the command line of a browser, but cannot read the file. The

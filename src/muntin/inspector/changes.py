@@ -179,7 +179,7 @@ def difference(
         "shared_tokens": now.shared_tokens(before),
         "tokens": now.window.tokens,
         "other_tokens": before.window.tokens,
-        "parted": None if there is None else _parted(now, before, there),
+        "parted": None if there is None else _describe_difference(now, before, there),
         "prefix": bounded(stored.report.get("prefix")),
         "price": price_of(stored.written.get("profile")),
         "slots": _slots(stored.report, earlier.report),
@@ -221,15 +221,17 @@ class _SentWindow:
         return min(self.window.tokens, shared_tokens(now, before.window.frontier))
 
 
-def _parted(now: _SentWindow, before: _SentWindow, there: Difference) -> dict[str, Any]:
+def _describe_difference(
+    now: _SentWindow, before: _SentWindow, there: Difference
+) -> dict[str, Any]:
     """Tell where a window stops being like the window before, in the words of its report."""
     if there.place == 0:
         return {"message": 0, "slot": None, "name": there.slot, "how": REASONS[there.reason]}
     was = before.messages[there.message]
     new = now.messages[there.message] if there.message < len(now.sent) else None
-    name, how = there.slot, REASONS[_reported(now.stored, there) or there.reason]
+    name, how = there.slot, REASONS[_reported_reason(now.stored, there) or there.reason]
     if new is not None and was[0] is new[0] is None:
-        name, how = _joined(now, before, there.message)
+        name, how = _describe_joined(now, before, there.message)
     return {
         "message": there.message,
         "slot": was[0],
@@ -240,14 +242,14 @@ def _parted(now: _SentWindow, before: _SentWindow, there: Difference) -> dict[st
     }
 
 
-def _reported(stored: StoredWindow, there: Difference) -> str | None:
+def _reported_reason(stored: StoredWindow, there: Difference) -> str | None:
     """Return the reason in the stored report, which knows the decisions, if it fits."""
     moved = (stored.report.get("prefix") or {}).get("moved") or {}
     same = (moved.get("message"), moved.get("slot")) == (there.message, there.slot)
     return moved["reason"] if same and moved["reason"] in REASONS else None
 
 
-def _joined(now: _SentWindow, before: _SentWindow, message: int) -> tuple[str, str]:
+def _describe_joined(now: _SentWindow, before: _SentWindow, message: int) -> tuple[str, str]:
     """Name the first slot in which two joined messages differ, and say how."""
 
     def texts(sent: _SentWindow) -> dict[str, str | None]:

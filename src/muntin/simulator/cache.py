@@ -98,7 +98,7 @@ class Cache:
             read = max(
                 (
                     place
-                    for place in _searched(blocks, marks, rules.lookback)
+                    for place in _searched_places(blocks, marks, rules.lookback)
                     if self._is_alive(names[place - 1], request.at)
                 ),
                 default=0,
@@ -135,7 +135,9 @@ class Cache:
         return names
 
 
-def _searched(blocks: Sequence[Block], marks: Sequence[int], lookback: int | None) -> Iterable[int]:
+def _searched_places(
+    blocks: Sequence[Block], marks: Sequence[int], lookback: int | None
+) -> Iterable[int]:
     """Yield the places (numbers of blocks) where the provider searches for a cached prefix.
 
     At most `lookback` positions per mark, beginning with the mark itself; a run of tool calls, or

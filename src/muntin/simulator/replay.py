@@ -125,19 +125,19 @@ def slots_policy(
 
 def full_policy(moment: Moment) -> SentMessages:
     """Send everything, whatever the budget."""
-    return _sent(moment, moment.messages())
+    return _with_sources(moment, moment.messages())
 
 
 def user_policy(policy: UserPolicy, budget: int) -> Policy:
     """Return a policy that hands the whole conversation and the budget to a function."""
 
     def call(moment: Moment) -> SentMessages:
-        return _sent(moment, messages_from(policy(moment.messages(), budget)))
+        return _with_sources(moment, messages_from(policy(moment.messages(), budget)))
 
     return call
 
 
-def _sent(moment: Moment, messages: Sequence[Message]) -> SentMessages:
+def _with_sources(moment: Moment, messages: Sequence[Message]) -> SentMessages:
     """Name the source of each message: the volatile text, system text, or the history."""
     sources = [
         "retrieval" if m == moment.volatile else "system" if m.role == "system" else "history"

@@ -252,7 +252,7 @@ def _key(colours: dict[str, str]) -> str:
 
 def _chart(run: PolicyRun, highest: int) -> str:
     """Stack the read, written and uncached tokens, as areas over the requests."""
-    columns = list(_grouped(run.steps))
+    columns = list(_group_requests(run.steps))
     floor = [0.0] * len(columns)
     areas = []
     for part, colour in _PARTS.items():
@@ -271,7 +271,7 @@ def _costs(runs: Sequence[PolicyRun], colours: dict[str, str]) -> str:
     highest = max((run.cost for run in runs), default=0.0)
     lines = []
     for run in runs:
-        costs = [sum(step.cost for step in steps) for steps in _grouped(run.steps)]
+        costs = [sum(step.cost for step in steps) for steps in _group_requests(run.steps)]
         points = _points(list(accumulate(costs)), highest)
         lines.append(
             f'<polyline fill="none" stroke-width="2" stroke="{colours[run.policy]}" '
@@ -287,7 +287,7 @@ def _drawing(shapes: Sequence[str], label: str) -> str:
     )
 
 
-def _grouped(steps: Sequence[RequestCost]) -> Iterator[Sequence[RequestCost]]:
+def _group_requests(steps: Sequence[RequestCost]) -> Iterator[Sequence[RequestCost]]:
     """Yield the requests in as many groups as the chart can show."""
     size = -(-len(steps) // _GROUPS) or 1
     for start in range(0, len(steps), size):

@@ -88,7 +88,7 @@ def lines(window: Window) -> list[Line]:
     for outcomes in groups.values():
         group = outcomes[0].slot.place.group
         if group is None or group.join is None:
-            result += _merged(outcomes, free)
+            result += _merge_left_out(outcomes, free)
         elif any(outcome.shown is not None for outcome in outcomes) and joined:
             result.append(Line(joined.popleft(), joined=tuple(outcomes)))
         else:
@@ -101,7 +101,7 @@ def lines(window: Window) -> list[Line]:
     return result
 
 
-def _merged(outcomes: Sequence[MessageOutcome], free: dict[int, deque[int]]) -> list[Line]:
+def _merge_left_out(outcomes: Sequence[MessageOutcome], free: dict[int, deque[int]]) -> list[Line]:
     """Put the left-out messages of each slot before its next message that is shown."""
     keyed: list[tuple[float, int, Line]] = []
     for _, run in groupby(outcomes, key=lambda outcome: outcome.slot.index):
