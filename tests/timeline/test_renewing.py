@@ -10,7 +10,7 @@ from tests.timeline.words import Words
 
 
 def test_a_lease_is_renewed_while_plain_code_works_on_its_turn(store, monkeypatch):
-    monkeypatch.setattr("muntin.timeline.session.LEASE", timedelta(seconds=1))
+    monkeypatch.setattr("muntin.timeline.turn.LEASE", timedelta(seconds=1))
     monkeypatch.setattr("muntin.timeline.session._renewer", Renewer(0.1))
     session = Session("s", store=store, tokenizer=Words())
     with session.turn() as turn:

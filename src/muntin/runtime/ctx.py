@@ -32,9 +32,10 @@ from muntin.runtime.run_rules import (
     SummaryLike,
 )
 from muntin.runtime.sources import Sources, check_sources
+from muntin.threads import aside
 from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
 from muntin.timeline.items import Draft, Item, unshared
-from muntin.timeline.past import PastHistory, Place, Read, TimelineMessages, look
+from muntin.timeline.past import PastHistory, Place, Read, TimelineMessages
 from muntin.timeline.project import Projection, Projections
 from muntin.timeline.recall.excerpts import Recalled
 from muntin.timeline.recall.settings import MOST_TOKENS, RecallLike
@@ -175,7 +176,7 @@ class Ctx:
         `Source(ctx.relevant, max=1_500)` has at most 1,500 tokens, and leaves out what a timeline
         among the sources shows anyway.
         """
-        return look(self.session, lambda: self._relevant(query, tokens, limit))
+        return aside(lambda: self._relevant(query, tokens, limit))
 
     def _relevant(self, query: str | None, tokens: int | None, limit: int | None) -> Recalled:
         session = self.session

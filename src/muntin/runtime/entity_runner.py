@@ -29,7 +29,8 @@ from muntin.runtime.turn import ActiveTurn
 from muntin.timeline.items import UNSETTLED, Status, error_draft
 from muntin.timeline.owner import done, new_owner
 from muntin.timeline.project import default_messages
-from muntin.timeline.session import LEASE, WAKES, Session
+from muntin.timeline.session import WAKES, Session
+from muntin.timeline.turn import LEASE
 
 if TYPE_CHECKING:
     from muntin.runtime.app import App

@@ -26,8 +26,9 @@ from muntin.runtime.engine.schedule import Schedule
 from muntin.runtime.entity_agent import Agent
 from muntin.runtime.store_thread import retry, run_in_store, while_dropped
 from muntin.timeline.items import EPOCH, UNSETTLED, Draft, Item, check_id, check_session_id
-from muntin.timeline.session import Session, is_of
+from muntin.timeline.session import Session
 from muntin.timeline.timers import Released, Timer
+from muntin.timeline.turn import is_of
 
 if TYPE_CHECKING:
     from muntin.runtime.app import App

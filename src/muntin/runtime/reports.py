@@ -15,7 +15,7 @@ from muntin.errors import InvalidInput
 from muntin.runtime.summaries import State
 from muntin.timeline.items import NoteKey, SideWrites
 from muntin.timeline.receipts import Bounds, plan_of, report_of, size_of
-from muntin.timeline.session import OpenTurn
+from muntin.timeline.turn import OpenTurn
 
 # Frontiers that this process wrote, by their text: the next turn need not read them again.
 _known: dict[str, Frontier] = {}

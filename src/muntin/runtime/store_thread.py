@@ -15,7 +15,8 @@ from typing import TypeAlias, TypeVar
 
 from muntin.agent.loop import hurried
 from muntin.errors import ProviderError, StoreError
-from muntin.timeline.session import LEASE, Session
+from muntin.timeline.session import Session
+from muntin.timeline.turn import LEASE
 
 T = TypeVar("T")
 # Until when to try again, by the monotonic clock.

@@ -37,7 +37,8 @@ from muntin.runtime.store_thread import run_in_store
 from muntin.timeline.items import FAILED_SUMMARY_USAGE, Draft, NoteKey, SideWrites, Visibility
 from muntin.timeline.owner import done, new_owner
 from muntin.timeline.project import Projection, lasting
-from muntin.timeline.session import LEASE, Session
+from muntin.timeline.session import Session
+from muntin.timeline.turn import LEASE
 
 if TYPE_CHECKING:
     from muntin.runtime.turn import ActiveTurn

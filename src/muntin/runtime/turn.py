@@ -36,11 +36,12 @@ from muntin.runtime.run_rules import NO_RULES, RunRules
 from muntin.runtime.store_thread import run_in_store, store_away, while_dropped
 from muntin.runtime.summaries import Summaries
 from muntin.runtime.turn_queue import TurnQueue
+from muntin.threads import aside
 from muntin.timeline.entries import ContextEntry
 from muntin.timeline.items import Draft, Item, SideWrites, Status, Visibility
-from muntin.timeline.past import look
 from muntin.timeline.receipts import Bounds
-from muntin.timeline.session import LEASE, OpenTurn, Session
+from muntin.timeline.session import Session
+from muntin.timeline.turn import LEASE, OpenTurn
 
 T = TypeVar("T")
 
@@ -101,7 +102,7 @@ class TurnEntries:
     def all(self) -> list[ContextEntry]:
         """Return the live entries in the order in which they were inserted."""
         if self._stored is None:
-            look(self._session, self.load)
+            aside(self.load)
         entries = dict(self._stored or {})
         for id, entry in self._written.items():
             entries.pop(id, None)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from muntin.errors import Deadlock
 from muntin.threads import own
-from muntin.timeline.session import OpenTurn
+from muntin.timeline.turn import OpenTurn
 
 # How often to ask whether an earlier turn is done.
 _POLL = 0.05

@@ -4,8 +4,9 @@ from muntin.timeline.entries import ContextEntry
 from muntin.timeline.files import Imported, export_session, import_sessions
 from muntin.timeline.history import History, Tokens, Turns
 from muntin.timeline.items import Draft, Item, Record, SessionInfo, Turn, Visibility
-from muntin.timeline.session import OpenTurn, Session
+from muntin.timeline.session import Session
 from muntin.timeline.store import Store, open_store
+from muntin.timeline.turn import OpenTurn
 from muntin.timeline.views import Items
 
 __all__ = [

@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import partial
 from itertools import takewhile
 from threading import Lock
-from typing import NamedTuple, TypeVar, overload
+from typing import NamedTuple, overload
 
 from muntin.core.message import Message
 from muntin.core.planning.compact import LEAST
@@ -25,8 +25,6 @@ from muntin.timeline.project import Projection, check_since, lasting, project
 from muntin.timeline.recall.excerpts import Recalled
 from muntin.timeline.recall.stored import before_turn, recall
 from muntin.timeline.session import Session
-
-T = TypeVar("T")
 
 # How many turns of a history are read at first; then four times as many.
 PAGE = 50
@@ -169,7 +167,7 @@ class TimelineMessages(Sequence[Message]):
         if self._known[0] < tokens:
             read = self._ahead
             if read is None or not self._reaches(read, tokens):
-                read = look(self._session, lambda: self.read_newest(tokens, since))
+                read = aside(lambda: self.read_newest(tokens, since))
             messages = self._shown(read)
             earlier = (0, 0) if read.after <= self._since else self._earlier(messages)
             self._known = tokens, NewestMessages(messages, earlier)
@@ -372,13 +370,13 @@ class PastHistory(History):
             scope = before_turn(self._session, self._turn, completed=True)
             return recall(self._session, query, tokens, limit=limit, scope=scope)
 
-        return look(self._session, read)
+        return aside(read)
 
     def _read_until(self, enough: Callable[[Sequence[Message]], bool]) -> Sequence[Message]:
         pages = self._pages
         if pages.is_whole or enough(pages.messages):
             return pages.messages
-        return look(self._session, lambda: self._read_on(enough))
+        return aside(lambda: self._read_on(enough))
 
     def _read_on(self, enough: Callable[[Sequence[Message]], bool]) -> Sequence[Message]:
         with self._lock:
@@ -398,8 +396,3 @@ def newest_items(session: Session, enough: Callable[[Sequence[Item]], bool]) -> 
         if is_whole or enough(items):
             return items
         turns *= 4
-
-
-def look(session: Session, read: Callable[[], T]) -> T:
-    """Read from a session's store, never in the thread of an event loop."""
-    return aside(read)
