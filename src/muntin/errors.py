@@ -223,8 +223,7 @@ class BudgetExceeded(MuntinError):
             text = (
                 f"the window needs {needed:,} tokens but only {available:,} are available; "
                 f"what could not shrink further: {_parts(needed, report)}. "
-                "Raise the budget or shorten these. "
-                "To encode a window of slots anyway, pass strict=False."
+                "Raise the budget or shorten these."
             )
         else:
             sizes = ", ".join(

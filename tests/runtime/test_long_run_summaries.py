@@ -6,11 +6,12 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from muntin import App, Source, Summary, ToolCall, Window, generator
+from muntin import App, Source, StepLimit, Summary, ToolCall, Window, generator
 from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
 from tests.products import NAMES, PRICED, UNKNOWN, sample
@@ -38,6 +39,7 @@ class Worker:
     def __init__(self, name: str, calls: int = CALLS, *, is_summarised: bool = True) -> None:
         self.model = ScriptedModel(self.answer, name=name, budget=BUDGET)
         self.calls = calls
+        self.max_steps = 900
         self.is_summarised = is_summarised
         self.made: list[int] = []
         self.unknown: set[int] = set()
@@ -84,24 +86,26 @@ Door = Callable[[App, Worker, Any, str], Awaitable[Any]]
 
 async def by_conversation(app: App, worker: Worker, summary: Any, text: str) -> None:
     chat = app.conversation(
-        "s", model=worker.model, tools=[worker.look], summary=summary, max_steps=900
+        "s", model=worker.model, tools=[worker.look], summary=summary, max_steps=worker.max_steps
     )
     await chat.send(text)
 
 
-async def by_entity(app: App, worker: Worker, summary: Any, text: str) -> None:
+def register(app: App, worker: Worker, summary: Any) -> None:
+    @app.entity("e")
     async def handle(ctx: Ctx, wake: Any) -> None:
         ctx.use_agent(
             system_prompt="Be brief.",
             model=worker.model,
             tools=[worker.look],
             summary=summary,
-            max_steps=900,
+            max_steps=worker.max_steps,
         )
         await ctx.agent.run()
 
-    if "e" not in {info.id[0] for info in app.store.sessions()}:
-        app.entity("e")(handle)
+
+async def by_entity(app: App, worker: Worker, summary: Any, text: str) -> None:
+    register(app, worker, summary)
     await app.ask("e/s", text)
 
 
@@ -114,11 +118,12 @@ async def by_sources(app: App, worker: Worker, summary: Any, text: str) -> None:
                 "talk": Source(ctx.timeline_messages, max=1_500),
             },
         )
-        ctx.use_agent(model=worker.model, tools=[worker.look], summary=summary, max_steps=900)
+        ctx.use_agent(
+            model=worker.model, tools=[worker.look], summary=summary, max_steps=worker.max_steps
+        )
         await ctx.agent.run()
 
-    if "e" not in {info.id[0] for info in app.store.sessions()}:
-        app.entity("e")(handle)
+    app.entity("e")(handle)
     await app.ask("e/s", text)
 
 
@@ -130,7 +135,7 @@ async def by_generator(app: App, worker: Worker, summary: Any, text: str) -> Non
         user=lambda given: given,
         tools=[worker.look],
         summary=summary,
-        max_steps=900,
+        max_steps=worker.max_steps,
     )
     await made.run(text, app=app, session="s")
 
@@ -171,3 +176,38 @@ def test_a_model_that_knows_only_its_window_makes_each_call_once(
     assert sum(window.tokens for window in writer.windows) <= 2 * BUDGET * len(writer.windows)
     if is_summarised:
         assert "<summary" in "".join(message.text for message in worker.model.windows[-1].messages)
+
+
+@pytest.mark.parametrize(
+    ("door", "name"),
+    sample(
+        [(door, name) for door in ("conversation", "entity") for name in NAMES],
+        ("conversation", UNKNOWN),
+        ("entity", PRICED),
+    ),
+)
+def test_an_agent_that_took_all_its_steps_goes_on_with_more(
+    door: str, name: str, tmp_path: Path
+) -> None:
+    """Each time in another app, by another message; an entity's failed turn is tried again too."""
+    worker, writer = Worker(name, 60), summariser()
+
+    async def main(max_steps: int, text: str) -> None:
+        async with App(f"sqlite:///{tmp_path / 'a.db'}") as app:
+            worker.max_steps = max_steps
+            await DOORS[door](app, worker, Summary(writer), text)
+
+    async def try_again() -> None:
+        async with App(f"sqlite:///{tmp_path / 'a.db'}") as app:
+            worker.max_steps = 30
+            register(app, worker, Summary(writer))
+            (failed, *_) = app.store.turns("e/s", status="failed", newest=1)
+            app.session("e/s").try_again(failed.number)
+            await app.resume()
+
+    for text, max_steps in (("Look up all rows.", 20), ("Go on.", 25)):
+        with pytest.raises(StepLimit):
+            asyncio.run(main(max_steps, text))
+    asyncio.run(try_again() if door == "entity" else main(30, "Go on."))
+    assert worker.unknown == set()
+    assert worker.made == [*range(60)]

@@ -49,7 +49,7 @@ from muntin.wire import anthropic
 from muntin.wire import chat as wire_chat
 from tests.interfaces import DURABLE
 from tests.plans import counted_plans
-from tests.products import THREE, sample
+from tests.products import NAMES, THREE, sample
 from tests.runtime.conftest import run
 from tests.runtime.test_summaries import encoded
 
@@ -343,6 +343,24 @@ async def test_of_a_long_run_what_has_left_is_recalled_though_its_question_stays
         assert window.messages[0].text == "Read all pages, please."
 
 
+@pytest.mark.parametrize("name", NAMES)
+@awaited
+async def test_results_of_tools_are_not_recalled_where_that_is_switched_off(name):
+    def read(page: int) -> str:
+        """Read a page."""
+        return NEEDLE if page == 2 else f"Page {page}. {ANSWER}"
+
+    calls = [ToolCall(f"c{page}", "read", f'{{"page": {page}}}') for page in range(120)]
+    scripted = ScriptedModel([*calls, "All is read.", "?"], name=name, budget=4_000)
+    async with App("memory:", model=scripted, recall=Recall(results=False)) as app:
+        chat = app.conversation("c", tools=[read], max_steps=200)
+        await chat.send("Read all pages with the code, please.")
+        await chat.send(QUESTION)
+    texts = "".join(each.text for each in scripted.windows[-1].messages)
+    assert NEEDLE not in texts
+    assert "result of read" not in texts
+
+
 @awaited
 async def test_the_excerpts_are_chosen_once_a_turn_and_stay_during_its_run():
     calls = [ToolCall(f"c{n}", "look", "{}") for n in range(3)]
@@ -394,7 +412,7 @@ async def test_windows_with_excerpts_are_valid_on_four_wires():
 
 
 @awaited
-async def test_recall_costs_only_itself(monkeypatch):
+async def test_recall_costs_only_itself(monkeypatch, caplog):
     def fail(*given: Any, **options: Any) -> Any:
         raise RuntimeError("the index is broken")
 
@@ -404,6 +422,10 @@ async def test_recall_costs_only_itself(monkeypatch):
     assert excerpts(window) == ""
     assert window.messages[-1].text == QUESTION
     assert "the index is broken" in str(window.report)
+    records = [record for record in caplog.records if "nothing was recalled" in record.message]
+    assert records
+    assert {record.levelname for record in records} == {"WARNING"}
+    assert "in fail" in caplog.text  # the traceback
 
 
 @awaited
@@ -440,6 +462,7 @@ async def test_a_small_window_is_left_to_the_history():
         ({"ratio": True}, "Recall.ratio"),
         ({"timeout": 0}, "Recall.timeout"),
         ({"limit": "x"}, "Recall.limit"),
+        ({"results": 0}, "Recall.results"),
     ],
 )
 def test_wrong_settings_are_refused_by_name(given, what):

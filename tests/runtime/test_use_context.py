@@ -790,7 +790,7 @@ FAILING: dict[Callable[[], Any], str] = {
 
 @pytest.mark.parametrize("failing", list(FAILING))
 @pytest.mark.parametrize("tier", ["stable", "volatile"])
-def test_a_source_that_fails_costs_only_itself(failing, tier):
+def test_a_source_that_fails_costs_only_itself(failing, tier, caplog):
     app = memory()
     fill(app, "1")
     started = time.monotonic()
@@ -808,6 +808,9 @@ def test_a_source_that_fails_costs_only_itself(failing, tier):
     told = [slot for slot in window.report.slots if slot.name == "bad" and slot.detail]
     assert told
     assert FAILING[failing] in str(told[0].detail)
+    (line,) = [record for record in caplog.records if "source 'bad' of" in record.message]
+    assert line.levelname == "WARNING"
+    assert ("Traceback" in caplog.text) is (timeout == 60)
 
 
 def test_a_marker_of_failure_counts_and_is_left_out_where_it_does_not_fit():

@@ -7,10 +7,8 @@ IN_FLAGS = (
     (", or a callable (text -> int)", ""),
     ("a trimming or a function", "'stepped=0.6' or 'module:function'"),
     ("pass caching=Caching(...)", "name a model of anthropic/, openai/ or google/ with --model"),
-    (
-        "Raise the budget or shorten these. To encode a window of slots anyway, pass strict=False.",
-        "Raise --budget, or shorten these.",
-    ),
+    (" To encode the window anyway, pass strict=False.", ""),
+    ("Raise the budget or shorten these.", "Raise --budget, or shorten these."),
     ("attachment_tokens", "--attachment-tokens"),
     ("no store is there; look at the address", "no store is there; name yours with --store"),
     ("give this one another id", "give this one another id with --as"),

@@ -197,14 +197,16 @@ def system(text: str) -> Message:
     return Message("system", text)
 
 
-def user(text: str, *, attachments: Iterable[Attachment] = ()) -> Message:
+def user(text: str, *, attachments: Iterable[Attachment] = (), at: float | None = None) -> Message:
     """Make a user message."""
-    return Message("user", text, attachments=_tuple(attachments, "attachments"))
+    return Message("user", text, attachments=_tuple(attachments, "attachments"), at=at)
 
 
-def assistant(text: str | None = None, *, tool_calls: Iterable[ToolCall] = ()) -> Message:
+def assistant(
+    text: str | None = None, *, tool_calls: Iterable[ToolCall] = (), at: float | None = None
+) -> Message:
     """Make an assistant message, with the tools it calls."""
-    return Message("assistant", text, tool_calls=_tuple(tool_calls, "tool_calls"))
+    return Message("assistant", text, tool_calls=_tuple(tool_calls, "tool_calls"), at=at)
 
 
 def tool(call_id: str, text: str) -> Message:

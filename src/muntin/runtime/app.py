@@ -356,6 +356,8 @@ class App:
         self._wakes.inbox.handler(entity)
         refuse_blank(payload, "payload")
         meta = _meta(type=type, sender=sender)
+        if payload is None:
+            raise InvalidInput("payload is None; without contents send app.signal(entity, type)")
         draft = Draft("message", payload=payload, meta=meta)
         if isinstance(payload, str):
             draft = draft_of(user(payload), meta=meta)

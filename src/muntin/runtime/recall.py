@@ -86,7 +86,8 @@ class Recalling:
             scope = replace(scope, shown=self._asked_before(held))
             return await self._once(slots, composer, query, most, scope, self._first_shown(held))
         except Exception as error:  # a failure costs only the excerpts
-            _log.warning("nothing was recalled in %r: %s", self._session.id, error)
+            id = self._session.id
+            _log.warning("nothing was recalled in %r: %s", id, error, exc_info=error)
             self._recalled = Recalled(trouble=f"{type(error).__name__}: {error}"[:300])
             return composer.with_recalled(slots, self._recalled, most).render()
 
@@ -128,7 +129,7 @@ class Recalling:
         scope = before_turn(session, self._turn.number, self._projection, completed=completed)
         end, read = _before(scope, first).before, session.store.read
         older = read(session.id, view="history", after=scope.after, before=end, newest=1)
-        return scope if older else None
+        return replace(scope, results=self._settings.results) if older else None
 
     def _first_shown(self, window: Window) -> float:
         """Return the first position of the past that the window shows."""

@@ -7,13 +7,22 @@ its own source.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from muntin.calls import arity, off_loop
-from muntin.core.checks import check_count, check_seconds, check_text, compact_json, digest, shown
+from muntin.core.checks import (
+    check_count,
+    check_seconds,
+    check_text,
+    compact_json,
+    digest,
+    refuse_blank,
+    shown,
+)
 from muntin.core.cutting import Keep
 from muntin.core.forms import messages_from
 from muntin.core.message import Message, as_message
@@ -37,6 +46,7 @@ MOST_MESSAGES = 10_000
 MOST_KEPT = 5_000_000
 # Names of slots that the window of an entity has besides its sources.
 RESERVED = ("system", "input", "run", "entries")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +89,8 @@ def check_sources(source_budget: object, sources: object) -> Sources:
         raise InvalidInput("use_context needs at least one source, by name")
     checked = {}
     for name, source in sources.items():
-        what = f"source {check_text(name, 'the name of a source')!r}"
+        refuse_blank(check_text(name, "the name of a source"), "the name of a source")
+        what = f"source {name!r}"
         if name in RESERVED:
             raise InvalidInput(f"{what}: the window has a {name!r} of its own; choose another name")
         checked[name] = _check(_source(source, what), what)
@@ -207,7 +218,10 @@ async def _load(name: str, source: Source, sources: Sources, input: object, ctx:
         if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
             raise  # this task was cancelled, not the source
         if isinstance(error, TimeoutError) and limit.expired():
-            return Loaded(name, source, error=f"it took longer than {source.timeout:g} s")
+            reason = f"it took longer than {source.timeout:g} s"
+            _log.warning("source %r of %r failed: %s", name, ctx.session.id, reason)
+            return Loaded(name, source, error=reason)
+        _log.warning("source %r of %r failed", name, ctx.session.id, exc_info=error)
         text = str(error).partition("\n")[0][:200]
         return Loaded(name, source, error=f"{type(error).__name__}: {text}".rstrip(": "))
 

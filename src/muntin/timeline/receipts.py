@@ -37,7 +37,8 @@ def report_of(window: Window, turn: int, step: int, keep: int) -> SideWrites:
         planned = compact_json(write_plan(plan, contents))
         report = compact_json(window.kept_report.to_dict())
     except Exception:
-        _log.exception("the report of turn %d, step %d could not be made", turn, step)
+        where = "the report of turn %d, step %d could not be made"
+        _log.warning(where, turn, step, exc_info=True)
         return SideWrites()
     record = Record(turn, step, datetime.now(UTC), report, planned)
     return SideWrites(record, contents, contents.keys(), keep)

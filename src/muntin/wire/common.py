@@ -57,7 +57,9 @@ class Ledger:
 def check(window: Window, strict: bool, files: Files | None) -> Files:
     """Refuse a window that is over budget, or invalid files; return the files."""
     if strict and window.over_budget:
-        raise BudgetExceeded(window.tokens, window.report.budget, window.report)
+        error = BudgetExceeded(window.tokens, window.report.budget, window.report)
+        why = f"{error} To encode the window anyway, pass strict=False."
+        raise BudgetExceeded(error.needed, error.available, error.report, why)
     if files is None:
         return {}
     if not isinstance(files, Mapping):

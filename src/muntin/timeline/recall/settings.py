@@ -26,7 +26,7 @@ class Recall:
 
     `embed` is a function of a list of texts, sync or async, that returns a vector for each: texts
     near in meaning count beside the words. The vectors are stored under the name `embedder`;
-    another model needs another name.
+    another model needs another name. With `results=False` no results of tools are recalled.
     """
 
     tokens: int | None = None
@@ -35,6 +35,7 @@ class Recall:
     timeout: float = field(default=2.0, kw_only=True)
     embed: Callable[[list[str]], Any] | None = field(default=None, kw_only=True)
     embedder: str = field(default="embed", kw_only=True)
+    results: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
         for name in ("tokens", "limit"):
@@ -50,6 +51,8 @@ class Recall:
         if self.embed is not None and not callable(self.embed):
             raise InvalidType(f"Recall.embed must be a function, not {shown(self.embed)}")
         refuse_blank(check_text(self.embedder, "Recall.embedder"), "Recall.embedder")
+        if not isinstance(self.results, bool):
+            raise InvalidType(f"Recall.results must be True or False, not {shown(self.results)}")
 
     def most(self, room: int) -> int:
         """Return how many tokens the excerpts may have in a window with this room; 0 if that is too

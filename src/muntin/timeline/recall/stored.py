@@ -48,7 +48,7 @@ class Asked:
 class Scope:
     """The part of a session that may be recalled: positions behind `after` and before `before`,
     except the positions `shown`; as the projection shows them. `completed` leaves out failed turns,
-    as the history of a generator does.
+    as the history of a generator does. Without `results` the results of tools are left out.
     """
 
     after: int = 0
@@ -56,11 +56,16 @@ class Scope:
     shown: Collection[int] = field(default=frozenset(), kw_only=True)
     projection: Projection | None = None
     completed: bool = False
+    results: bool = True
 
     def __contains__(self, position: int) -> bool:
         if position in self.shown:
             return False
         return position > self.after and (self.before is None or position < self.before)
+
+    def shows(self, spoken: Spoken) -> bool:
+        """Say whether a message may be recalled."""
+        return spoken.position in self and (self.results or spoken.message.role != "tool")
 
 
 def in_window(session: Session) -> int:
@@ -169,9 +174,7 @@ def _loader(
                         if not _is_whole(group, shown):
                             cut.append(position)
             wanted = cut
-        allowed = {
-            n: [each for each in groups[positions[n]] if each.position in scope] for n in numbers
-        }
+        allowed = {n: [each for each in groups[positions[n]] if scope.shows(each)] for n in numbers}
         return {n: group for n, group in allowed.items() if group}
 
     return load
