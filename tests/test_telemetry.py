@@ -7,8 +7,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import aclosing
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from muntin import App, Message, ToolCall, context, fit, prompt, telemetry
 from muntin.agent import run_agent, stream_agent
+from muntin.core.model_name import ModelName
 from muntin.core.planning.slots import Slots
 from muntin.core.usage import Usage
 from muntin.providers.model import Reply, TextDelta
@@ -34,7 +35,7 @@ from muntin.telemetry import Names
 from muntin.testing import ScriptedModel
 from muntin.timeline.store.memory import MemoryStore
 from tests.interfaces import DURABLE, INTERFACES, Interface
-from tests.products import THREE, sample
+from tests.products import NAMES, THREE, sample
 from tests.runtime.conftest import run
 
 ROOT = Path(__file__).parent.parent
@@ -46,6 +47,10 @@ class Seen:
 
     def __init__(self, spans: InMemorySpanExporter, metrics: InMemoryMetricReader) -> None:
         self._spans, self._metrics = spans, metrics
+
+    def all(self) -> Sequence[ReadableSpan]:
+        """Return all finished spans."""
+        return self._spans.get_finished_spans()
 
     def spans(self, operation: str) -> list[ReadableSpan]:
         """Return the finished spans of one operation, in the order they ended."""
@@ -237,12 +242,133 @@ def test_a_call_is_inside_the_callers_span(seen: Seen) -> None:
         with opentelemetry.trace.get_tracer("app").start_as_current_span("request") as outer:
             await run_agent(answers("Fine."), small)
             context = outer.get_span_context()
+        (step,) = seen.spans("step")
+        assert step.parent is not None
+        assert step.parent.span_id == context.span_id
         for operation in ("compose_context", "chat"):
             (span,) = seen.spans(operation)
             assert span.parent is not None
-            assert span.parent.span_id == context.span_id
+            assert span.parent.span_id == step.context.span_id
 
     run(handle())
+
+
+def look_inside(n: int) -> str:
+    """Look, in a span of its own."""
+    with opentelemetry.trace.get_tracer("app").start_as_current_span("SELECT"):
+        return f"secret result {n}"
+
+
+def parents(spans: Sequence[ReadableSpan]) -> list[str]:
+    """Return the names of each span and of those that it is part of, in the order of beginning."""
+    by_id = {span.context.span_id: span for span in spans}
+
+    def path(span: ReadableSpan) -> str:
+        above = None if span.parent is None else by_id[span.parent.span_id]
+        return span.name if above is None else f"{path(above)} / {span.name}"
+
+    return [path(span) for span in sorted(spans, key=lambda span: span.start_time or 0)]
+
+
+STEPS = [ToolCall("c1", "look_inside", '{"n":1}'), ToolCall("c2", "look_inside", '{"n":2}'), "Ok."]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("model", NAMES)
+def test_a_turn_is_one_trace_with_its_steps_tools_and_visits_to_the_store(
+    model: str, streaming: bool, seen: Seen
+) -> None:
+    async def work() -> None:
+        app = App(MemoryStore(), budget=8_000, model=answers(*STEPS, name=model))
+        talk = app.conversation("c", tools=[look_inside])
+        with opentelemetry.trace.get_tracer("app").start_as_current_span("POST") as outer:
+            if not streaming:
+                await talk.send("What is it?")
+                return
+            async for _ in talk.stream("What is it?"):
+                assert opentelemetry.trace.get_current_span() is outer
+
+    run(work())
+    found = parents(seen.all())
+    name = ModelName.parse(model).model
+    for part in (
+        "visit_store",
+        "step",
+        f"step / chat {name}",
+        f"step / compose_context {name}",
+        "step / execute_tool look_inside / SELECT",
+    ):
+        assert f"POST / turn / {part}" in found
+    assert sum(each.endswith("/ step") for each in found) == 3
+    assert sum(each.endswith("/ SELECT") for each in found) == 2
+    assert all(each.startswith("POST") for each in found)
+    texts = " ".join(str(attributes(span)) for span in seen.all())
+    assert "secret" not in texts
+    assert "What is it?" not in texts
+
+
+def test_a_wake_is_part_of_the_trace_of_who_sent_the_message(seen: Seen, tmp_path: Path) -> None:
+    """The message is sent by one app and handled by another, as in a worker."""
+    url = f"sqlite:///{tmp_path}/s.db"
+
+    def app() -> App:
+        made = App(url, budget=8_000, model=answers(*STEPS))
+
+        @made.entity("order")
+        async def order(ctx: Ctx, wake: Any) -> Any:
+            return ctx.use_agent(tools=[look_inside])
+
+        return made
+
+    async def work() -> None:
+        tracer, sender = opentelemetry.trace.get_tracer("app"), app()
+        engine: Any = sender._wakes.engine
+        engine.start, engine.stored = lambda: None, lambda entity, turn: None  # it only sends
+        for request in ("first", "second"):
+            with tracer.start_as_current_span(request):
+                item = await sender.send("order/1", request)
+        assert item.meta["trace"]["traceparent"].startswith("00-")
+        async with app() as worker:
+            await worker.resume()
+
+    run(work())
+    found = parents(seen.all())
+    assert "second / wake order / step / execute_tool look_inside / SELECT" in found
+    assert not [each for each in found if each.startswith(("wake", "step", "chat"))]
+    (wake,) = seen.spans("wake")
+    assert attributes(wake)[Names.TURN] == 1
+    (link,) = wake.links
+    (first,) = [span for span in seen.all() if span.name == "first"]
+    assert link.context.span_id == first.context.span_id
+
+
+def test_the_text_of_an_error_is_noted_only_where_contents_are(
+    seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        app = App(MemoryStore(), budget=8_000, model=answers(RuntimeError("secret: you said x")))
+        with suppress(RuntimeError):
+            await app.conversation("c").send("hello")
+
+    run(work())
+    for span in seen.all():
+        assert "secret" not in f"{span.attributes} {span.status.description} {span.events}"
+    (chat,) = seen.spans("chat")
+    assert chat.status.description == "RuntimeError"
+    monkeypatch.setenv(telemetry.CONTENT, "true")
+    run(work())
+    assert attributes(seen.spans("chat")[-1])[Names.ERROR_TEXT] == "secret: you said x"
+
+
+def test_arguments_and_results_of_tools_are_noted_only_where_contents_are(
+    seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(telemetry.CONTENT, "true")
+    run(run_agent(answers(*STEPS), small, tools=[look_inside]))
+    first = attributes(seen.spans("execute_tool")[0])
+    assert first[Names.TOOL_ARGUMENTS] == '{"n":1}'
+    assert first[Names.TOOL_RESULT] == "secret result 1"
+    assert (first[Names.TOOL], first[Names.TOOL_CALL]) == ("look_inside", "c1")
 
 
 def test_tokens_are_counted_by_slot_and_fate(seen: Seen) -> None:

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
@@ -27,6 +27,7 @@ from muntin.providers.model import Reply
 from muntin.providers.names import cost_of
 
 if TYPE_CHECKING:
+    from opentelemetry.context import Context
     from opentelemetry.metrics import CallbackOptions, Observation
     from opentelemetry.trace import Span
 
@@ -34,6 +35,10 @@ SCOPE = "muntin"
 # OpenTelemetry's switch for the texts of messages, and the words that say yes.
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _YES = ("true", "1", "span_only", "span_and_event")
+
+
+# Errors are noted by `_fail`: OpenTelemetry would note their texts, which may repeat what was said.
+_QUIET = {"record_exception": False, "set_status_on_exception": False}
 
 
 class Names:
@@ -57,7 +62,15 @@ class Names:
     TOKEN_USAGE = "gen_ai.client.token.usage"
     DURATION = "gen_ai.client.operation.duration"
     ERROR = "error.type"
+    TOOL = "gen_ai.tool.name"
+    TOOL_CALL = "gen_ai.tool.call.id"
+    TOOL_ARGUMENTS = "gen_ai.tool.call.arguments"
+    TOOL_RESULT = "gen_ai.tool.call.result"
     # Muntin's own names.
+    ERROR_TEXT = "muntin.error.text"
+    TURN = "muntin.turn"
+    ATTEMPT = "muntin.attempt"
+    STEP = "muntin.step"
     BUDGET = "muntin.window.budget"
     TOKENS = "muntin.window.tokens"
     OVER_BUDGET = "muntin.window.over_budget"
@@ -83,6 +96,135 @@ class Names:
     COST = "muntin.cost"
     WAITING = "muntin.wakes.waiting"
     RUNNING = "muntin.wakes.running"
+
+
+class Work:
+    """Work in a span that is the current span only where `inside` says so: a generator must not
+    leave its span behind for the code that reads it."""
+
+    __slots__ = ("_span", "context")
+
+    def __init__(self, span: Span | None = None, context: Context | None = None) -> None:
+        self._span = span
+        self.context = context
+
+    @classmethod
+    def here(cls) -> Work:
+        """Return the work that is current; its span is ended elsewhere."""
+        if "opentelemetry.trace" not in sys.modules:
+            return cls()
+        from opentelemetry import context
+
+        return cls(None, context.get_current())
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Let the span be current in the block, which must not yield."""
+        if self.context is None:
+            yield
+            return
+        from opentelemetry import context
+
+        token = context.attach(self.context)
+        try:
+            yield
+        finally:
+            context.detach(token)
+
+    def note(self, name: str, value: str) -> None:
+        """Note a text in the span, if the texts of messages are asked for."""
+        if self._span is not None and _wants_content():
+            self._span.set_attribute(name, value)
+
+    def fail(self, error: BaseException) -> None:
+        """Note an error in the span."""
+        if self._span is not None:
+            _fail(self._span, error)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """End the span, once; nothing happens where there is none."""
+        if error is not None:
+            self.fail(error)
+        span, self._span = self._span, None
+        if span is not None:
+            span.end()
+
+
+def begin(
+    operation: str,
+    subject: str | None = None,
+    conversation: str | None = None,
+    *,
+    under: Work | None = None,
+    sent_by: Sequence[Mapping[str, Any]] = (),
+    **facts: str | int,
+) -> Work:
+    """Begin work in a span; the keywords are facts for it, by the name in `Names`.
+
+    It is part of the work `under` which it is done, else of the current span. `sent_by` are the
+    marks of those that asked for it (`mark`), perhaps in other processes: of the last of them it is
+    a part, and it is linked to the others.
+    """
+    if "opentelemetry.trace" not in sys.modules:
+        return Work()
+    trace = _trace()
+    parent = None if under is None else under.context
+    links = []
+    if sent_by:
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        senders = [TraceContextTextMapPropagator().extract(each) for each in sent_by]
+        parent = senders.pop()
+        links = [trace.Link(trace.get_current_span(each).get_span_context()) for each in senders]
+    name = operation if subject is None else f"{operation} {subject}"
+    attributes = {getattr(Names, fact.upper()): value for fact, value in facts.items()}
+    attributes |= _common_attributes(operation, None, conversation)
+    span: Span = trace.get_tracer(SCOPE).start_span(
+        name, context=parent, links=links, attributes=attributes
+    )
+    return Work(span, trace.set_span_in_context(span, parent))
+
+
+@contextmanager
+def doing(operation: str, subject: str | None = None, *given: Any, **facts: Any) -> Iterator[Work]:
+    """Do the work of the block in a span, the current one there; see `begin`."""
+    work = begin(operation, subject, *given, **facts)
+    try:
+        with work.inside():
+            yield work
+    except BaseException as error:
+        work.end(error)
+        raise
+    finally:
+        work.end()
+
+
+def visiting_store(conversation: str) -> AbstractContextManager[object]:
+    """Span a visit to the store; only as a part of other work: looking for work is none."""
+    if "opentelemetry.trace" not in sys.modules:
+        return nullcontext()
+    if not _trace().get_current_span().get_span_context().is_valid:
+        return nullcontext()
+    return doing("visit_store", None, conversation)
+
+
+def mark() -> dict[str, str]:
+    """Return by what the current span is known in other processes; empty if there is none."""
+    found: dict[str, str] = {}
+    if "opentelemetry.trace" in sys.modules:
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        TraceContextTextMapPropagator().inject(found)
+    return found
+
+
+def _fail(span: Span, error: BaseException | None) -> None:
+    """Note an error in a span; its text may repeat what was said."""
+    if isinstance(error, Exception):
+        span.set_attribute(Names.ERROR, type(error).__qualname__)
+        span.set_status(_trace().StatusCode.ERROR, type(error).__qualname__)
+        if _wants_content():
+            span.set_attribute(Names.ERROR_TEXT, str(error))
 
 
 # Whether a window is being composed: a window composed inside of that is the same window.
@@ -146,10 +288,16 @@ def composing(
 
     outer = _composing.set(True)
     try:
-        with nullcontext() if span is None else _trace().use_span(span, end_on_exit=True):
+        with nullcontext() if span is None else _trace().use_span(span, **_QUIET):
             yield ComposeSpan(report)
+    except BaseException as error:
+        if span is not None:
+            _fail(span, error)
+        raise
     finally:
         _composing.reset(outer)
+        if span is not None:
+            span.end()
 
 
 class CallSpan(NamedTuple):
@@ -160,15 +308,20 @@ class CallSpan(NamedTuple):
 
 @contextmanager
 def calling(
-    model: str, window: Window, conversation: str | None = None, *, streaming: bool
+    model: str,
+    window: Window,
+    conversation: str | None = None,
+    *,
+    streaming: bool,
+    under: Work | None = None,
 ) -> Iterator[CallSpan]:
     """Span one call to a model; call `answered` with the reply.
 
     With `streaming` the span is not the current span: between the pieces of a stream the caller's
-    own code runs.
+    own code runs. It is a part of the work `under` which it is done.
     """
     began, usage, failed = time.perf_counter(), Usage(), None
-    span = _start_span("chat", model, conversation)
+    span = _start_span("chat", model, conversation, under)
     recording = span is not None and span.is_recording()
     if span is not None and recording:
         if _compacted(window.report):
@@ -194,18 +347,15 @@ def calling(
             answer = {**_as_dict(reply.message), "finish_reason": reply.finish_reason}
             span.set_attribute(Names.OUTPUT_MESSAGES, _json([answer]))
 
-    quiet = {"record_exception": False, "set_status_on_exception": False}
     try:
-        with nullcontext() if span is None or streaming else _trace().use_span(span, **quiet):
+        with nullcontext() if span is None or streaming else _trace().use_span(span, **_QUIET):
             yield CallSpan(report)
     except Exception as error:
         failed = error
         raise
     finally:
         if span is not None:
-            if failed is not None:
-                span.set_attribute(Names.ERROR, type(failed).__qualname__)
-                span.set_status(_trace().StatusCode.ERROR, str(failed))
+            _fail(span, failed)
             span.end()
         meters = _meters()
         if meters is not None:
@@ -303,12 +453,17 @@ def _trace() -> Any:
     return sys.modules["opentelemetry.trace"]
 
 
-def _start_span(operation: str, model: str | None, conversation: str | None = None) -> Span | None:
+def _start_span(
+    operation: str,
+    model: str | None,
+    conversation: str | None = None,
+    under: Work | None = None,
+) -> Span | None:
     """Begin a span; None where the application has not imported OpenTelemetry."""
     if "opentelemetry.trace" not in sys.modules:
         return None
     name = operation if model is None else f"{operation} {ModelName.parse(model).model}"
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"context": None if under is None else under.context}
     if operation == "chat":
         options["kind"] = _trace().SpanKind.CLIENT
         options["attributes"] = _common_attributes(operation, model, conversation)

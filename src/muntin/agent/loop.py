@@ -84,6 +84,8 @@ class Run(ABC):
         self._max_steps = max_steps
         self._settings = settings
         self._conversation = conversation  # its id in telemetry
+        # The work that this run is part of, and the step that is done.
+        self._caller = self._work = telemetry.Work.here()
         self._gate = asyncio.Semaphore(parallel)
         self._lock = asyncio.Lock()
         self._steps = sum([message.role == "assistant" for message in self._messages])
@@ -122,6 +124,10 @@ class Run(ABC):
                         yield Finished(reply)
                         return
                 self._check_steps(reply)
+                self._work.end()
+                self._work = telemetry.begin(
+                    "step", None, self._conversation, under=self._caller, step=self._steps + 1
+                )
                 async with aclosing(self._ask(streaming)) as events:
                     async for event in events:
                         if isinstance(event, Finished):
@@ -129,8 +135,12 @@ class Run(ABC):
                         else:
                             yield event
         except Exception as error:
-            await self.record_failure(error)
+            self._work.end(error)
+            with self._caller.inside():
+                await self.record_failure(error)
             raise
+        finally:
+            self._work.end()
 
     def _recorded_reply(self) -> Reply | None:
         """Return the last recorded answer, if it ends the run or waits for results."""
@@ -149,13 +159,15 @@ class Run(ABC):
     async def _ask(self, streaming: bool) -> AsyncGenerator[Event, None]:
         """Ask the model once, and record its answer."""
         name = self._model.name
-        with telemetry.composing(name, self._conversation) as span:
+        with self._work.inside(), telemetry.composing(name, self._conversation) as span:
             with self.inside():
                 window = await self.compose(tuple(self._messages))
             span.made(window)
             if window.over_budget:
                 raise self._exceeded(window)
-        with telemetry.calling(name, window, self._conversation, streaming=streaming) as call:
+        with telemetry.calling(
+            name, window, self._conversation, streaming=streaming, under=self._work
+        ) as call:
             if streaming:
                 answer = None
                 async with _closing(self._model.stream(window, settings=self._settings)) as events:
@@ -220,8 +232,20 @@ class Run(ABC):
             text = f"Error: there is no tool {call.name!r}; the tools are: {names}."
         else:
             async with self._gate:
-                with self.inside(call):
+                with (
+                    telemetry.doing(
+                        "execute_tool",
+                        call.name,
+                        self._conversation,
+                        under=self._work,
+                        tool=call.name,
+                        tool_call=call.id,
+                    ) as work,
+                    self.inside(call),
+                ):
+                    work.note(telemetry.Names.TOOL_ARGUMENTS, call.arguments)
                     text = await call_tool(function, call, self._counter)
+                    work.note(telemetry.Names.TOOL_RESULT, text)
         result = tool(call.id, text)
         # Here, not where events are yielded: a slow reader of events must not delay recording.
         return ToolFinished(call, result), await self._keep(result)
@@ -231,7 +255,8 @@ class Run(ABC):
 
         async def write() -> Message:
             async with self._lock:
-                return await self.record(message)
+                with self._work.inside():
+                    return await self.record(message)
 
         return await to_the_end(write())
 

@@ -453,7 +453,9 @@ class App:
 
 
 def _meta(**given: str | None) -> dict[str, Any]:
-    """Return the facts about a sent item; each is a text or None."""
+    """Return the facts about a sent item, each a text or None, and the mark of its trace."""
     for name, value in given.items():
         check_optional_text(value, name)
-    return {name: value for name, value in given.items() if value is not None}
+    meta: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    trace = telemetry.mark()
+    return {**meta, "trace": trace} if trace else meta

@@ -149,16 +149,17 @@ class Conversation:
                     await self._call("on_init", ctx)
                     self._ready = True
                 declare = await self._declare(composer, ctx, given)
-                run = RecordedRun(
-                    turn,
-                    composer,
-                    self._model,
-                    tools=tools,
-                    settings=merge_settings(self._options.settings, settings),
-                    max_steps=self._options.max_steps,
-                    ends=getattr(self._strategy, "on_turn_end", None) is None,
-                    projection=ctx.projections,
-                )
+                with turn.work.inside():
+                    run = RecordedRun(
+                        turn,
+                        composer,
+                        self._model,
+                        tools=tools,
+                        settings=merge_settings(self._options.settings, settings),
+                        max_steps=self._options.max_steps,
+                        ends=getattr(self._strategy, "on_turn_end", None) is None,
+                        projection=ctx.projections,
+                    )
                 await run.begin(nothing)
                 async with aclosing(run.ask(declare, streaming=streaming)) as events:
                     async for event in events:

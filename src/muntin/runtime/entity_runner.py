@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from muntin import telemetry
 from muntin.agent.loop import to_the_end
 from muntin.core.checks import shown
 from muntin.core.message import Input
@@ -287,6 +288,20 @@ class EntityRunner:
     async def _handle(self, ctx: Ctx) -> None:
         """Handle a turn that was taken, and settle it; `Again` if the store was away."""
         turn, session = ctx.turn, ctx.session
+        # Who sent what woke it: the wake is part of the newest sender's trace.
+        marks = [mark for item in ctx.events if (mark := item.meta.get("trace"))]
+        with telemetry.doing(
+            "wake",
+            entity_type(session.id),
+            session.id,
+            sent_by=marks,
+            turn=turn.number,
+            attempt=turn.attempt or 1,
+        ) as work:
+            await self._handle_in(work, ctx)
+
+    async def _handle_in(self, work: telemetry.Work, ctx: Ctx) -> None:
+        turn, session = ctx.turn, ctx.session
         try:
             async with turn.held():
                 with turn.inside(), tried_later():
@@ -300,6 +315,7 @@ class EntityRunner:
         except GeneratorExit:
             raise  # the event loop has ended: awaiting is impossible
         except BaseException as error:
+            work.fail(error)
             await self._hand_back(turn, error)
             await self._fail(turn, error)
             if not isinstance(error, Exception | SystemExit):

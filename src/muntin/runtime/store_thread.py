@@ -13,6 +13,7 @@ from functools import partial
 from itertools import count
 from typing import TypeAlias, TypeVar
 
+from muntin import telemetry
 from muntin.agent.loop import hurried
 from muntin.errors import ProviderError, StoreError
 from muntin.timeline.session import Session
@@ -35,15 +36,21 @@ def run_in_store(
     when this returns: nothing else runs meanwhile.
     """
     if not session.store.database.in_memory:
-        return retry(partial(asyncio.to_thread, work), until)
+        return retry(partial(_visit, session.id, work), until)
     try:
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        done.set_result(work())
+        with telemetry.visiting_store(session.id):
+            done.set_result(work())
     except StoreError as error:
         if until is None or not error.passing:
             raise
         return retry(lambda: run_in_store(session, work), until)
     return done
+
+
+async def _visit(session: str, work: Callable[[], T]) -> T:
+    with telemetry.visiting_store(session):
+        return await asyncio.to_thread(work)
 
 
 async def retry(work: Callable[[], Awaitable[T]], until: Until | None) -> T:

@@ -14,15 +14,17 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Iterator,
     Sequence,
 )
-from contextlib import AbstractContextManager, aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from threading import Lock
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
+from muntin import telemetry
 from muntin.agent.loop import to_the_end
 from muntin.composer import Composer
 from muntin.core.counting.counter import Counter
@@ -147,6 +149,8 @@ class ActiveTurn(OpenTurn):
         self.stalled = 0
         self.on_progress: Callable[[], object] = nothing
         self.is_taken = False
+        # The span of the turn; that of an entity is the wake's.
+        self.work = telemetry.Work()
         # When the lease ends, by the monotonic clock, as far as this process knows.
         self._holds = time.monotonic() + LEASE.total_seconds()
 
@@ -169,9 +173,11 @@ class ActiveTurn(OpenTurn):
         """Whether the end of the turn is durable."""
         return self._phase == "settled"
 
-    def inside(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def inside(self) -> Iterator[None]:
         """Run users' functions in the block: waiting there for this turn to end is refused."""
-        return self.app.queue.inside(self)
+        with self.app.queue.inside(self), self.work.inside():
+            yield
 
     def check(self) -> None:
         """Refuse to write or run anything in a turn that has ended."""
@@ -189,9 +195,11 @@ class ActiveTurn(OpenTurn):
         """
         self.app.queue.check(self.session.id)
         self._on_taken = on_taken
+        self.work = telemetry.begin("turn", None, self.session.id)
         try:
             begin = partial(self._begin_and_take, item)
-            await to_the_end(run_in_store(self.session, begin, while_dropped()))
+            with self.work.inside():
+                await to_the_end(run_in_store(self.session, begin, while_dropped()))
         except BaseException as error:
             await self.fail(error)
             raise
@@ -261,6 +269,7 @@ class ActiveTurn(OpenTurn):
 
     async def fail(self, error: BaseException) -> None:
         """End the turn after an error or a cancellation; an error of the store becomes a note."""
+        self.work.fail(error)
         cancelled = isinstance(error, asyncio.CancelledError | GeneratorExit)
         try:
             await to_the_end(self.finish("failed", reason="cancelled" if cancelled else None))
@@ -314,13 +323,15 @@ class ActiveTurn(OpenTurn):
     def _leave(self) -> None:
         """Stop working on the turn, and call the next turn."""
         self.release()
+        self.work.end()
         self.app.queue.call(self.session.id)
 
     # Reading and writing.
 
     async def read(self, work: Callable[[], T]) -> T:
         """Read something; while the store is away, try again until the lease ends."""
-        return await run_in_store(self.session, work, lambda _: self._holds)
+        with self.work.inside():
+            return await run_in_store(self.session, work, lambda _: self._holds)
 
     async def _in_store(self, work: Callable[[], T]) -> T:
         """Write something, which renews the lease; try again as `read` does."""
