@@ -76,6 +76,9 @@ def test_what_is_not_there_is_said(url: str) -> None:
         assert await call("search_history", query="zeppelin") == "(nothing was found)"
         assert (await call("search_history", query="")).startswith(("Error", "(nothing"))
         assert "begin at 1" in await call("load_range", start=0, end=4)
+        # Nothing is behind the end: an agent that follows the markers comes to an end.
+        assert await call("load_range", start=500, end=900) == "(nothing is there)"
+        assert "[more:" not in await call("load_range", start=1, end=900)
         assert "no result of a call 'nope'" in await call("load_result", call_id="nope")
 
     asked(url, "ada", ask)

@@ -103,7 +103,10 @@ class Reader:
         if not 1 <= start <= end:
             return "Error: positions begin at 1, and start must not be after end."
         last = min(end, start + MOST_ITEMS - 1)
+        store, id = self._session.store, self._session.id
         items = await run_in_store(self._session, lambda: self._items(start, last))
+        newest = await run_in_store(self._session, lambda: store.read(id, newest=1))
+        end = min(end, newest[-1].position) if newest else 0
         messages = await in_thread(lambda: self._session.project(items, self._projection))
         lines = [compact_json(m.to_dict()) for m in messages]
         text = "\n".join(lines) or "(nothing is there)"
