@@ -265,11 +265,13 @@ def test_slots_of_a_pool_have_no_more_than_the_pool_together(scene: Scene) -> No
 def test_what_is_better_protected_than_a_conversation_is_shown_as_if_nothing_were_remembered(
     talk: Talk, priority: int
 ) -> None:
-    """Not beside a run of more than half of the window, which needs that half first: how much of
-    it a cut leaves unused differs."""
+    """Not beside a run or a question of more than half of the window. The run needs that half
+    first, and how much of it a cut leaves unused differs; the question is cut to that half if it
+    must be cut at all, and whether it must be differs with the size of the run."""
     talk = replace(talk, passages_priority=priority)
     for moment, window in talk.windows():
-        if window.report["run"].tokens_asked > talk.budget // 2:
+        asked = (window.report[name].tokens_asked for name in ("run", "input"))
+        if max(asked) > talk.budget // 2:
             continue
         exact = talk.slots(moment, trimming=Exact()).render()
         for name in ("system", "passages"):
