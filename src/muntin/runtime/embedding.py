@@ -16,7 +16,7 @@ from muntin.calls import off_loop
 from muntin.runtime.store_thread import run_in_store
 from muntin.timeline.recall.settings import Recall
 from muntin.timeline.recall.shelf import add_vectors, without_vector
-from muntin.timeline.recall.stored import Asked
+from muntin.timeline.recall.stored import QueryVector
 from muntin.timeline.recall.vectors import checked
 from muntin.timeline.session import Session
 
@@ -35,7 +35,7 @@ class Embeddings:
         # When an embedder last failed, by its name, and why.
         self._failed: dict[str, tuple[float, str]] = {}
 
-    async def ask(self, query: str, settings: Recall) -> Asked | str | None:
+    async def ask(self, query: str, settings: Recall) -> QueryVector | str | None:
         """Return a question with its vector; None without an embedder; a text if it failed."""
         if settings.embed is None:
             return None
@@ -46,7 +46,7 @@ class Embeddings:
             (vector,) = await _embedded(settings, [query])
         except Exception as error:
             return self._fail(settings, error)
-        return Asked(settings.embedder, vector)
+        return QueryVector(settings.embedder, vector)
 
     def follow(self, session: Session, settings: Recall) -> None:
         """Begin to make the vectors that a session lacks, unless a task is making them."""

@@ -24,7 +24,7 @@ from muntin.runtime.store_thread import run_in_store
 from muntin.timeline.project import Projection
 from muntin.timeline.recall.excerpts import Recalled
 from muntin.timeline.recall.settings import Recall
-from muntin.timeline.recall.stored import Asked, Scope, before_turn, recall
+from muntin.timeline.recall.stored import QueryVector, Scope, before_turn, recall
 
 if TYPE_CHECKING:
     from muntin.runtime.turn import ActiveTurn
@@ -164,7 +164,12 @@ class Recalling:
         ]
 
     async def _find(
-        self, query: str, most: int, scope: Scope, composer: Composer, asked: Asked | str | None
+        self,
+        query: str,
+        most: int,
+        scope: Scope,
+        composer: Composer,
+        asked: QueryVector | str | None,
     ) -> Recalled:
         """Find excerpts; `asked` is the embedder's answer, or its trouble."""
         settings = self._settings
@@ -179,9 +184,9 @@ class Recalling:
             seconds=settings.timeout,
         )
         trouble = asked if isinstance(asked, str) else None
-        if isinstance(asked, Asked):
+        if isinstance(asked, QueryVector):
             try:
-                found = await run_in_store(self._session, partial(find, asked=asked))
+                found = await run_in_store(self._session, partial(find, query_vector=asked))
                 self._turn.app.embeddings.follow(self._session, settings)
                 return found
             except InvalidInput as error:  # of another dimension: the words alone

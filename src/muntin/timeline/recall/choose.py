@@ -41,26 +41,26 @@ def choose(
 ) -> Recalled:
     """Return the best of the hits, within `tokens` as one message."""
     finder = Finder(question.weights)
-    left = tokens - counter.message(Message("user", write([Excerpt((0,), 0.0, (), "")])))
+    room = tokens - counter.message(Message("user", write([Excerpt((0,), 0.0, (), "")])))
     chosen: list[Excerpt] = []
-    taken: set[int] = set()
+    chosen_positions: set[int] = set()
     following: Excerpt | None = None
     vain = 0
     for hit, group in _groups(hits, load):
-        full = left < _LEAST or vain > _VAIN or (limit is not None and len(chosen) >= limit)
-        known = not taken.isdisjoint(each.position for each in group)
-        if known and not full:
+        full = room < _LEAST or vain > _VAIN or (limit is not None and len(chosen) >= limit)
+        is_chosen = not chosen_positions.isdisjoint(spoken.position for spoken in group)
+        if is_chosen and not full:
             vain += 1
             continue
-        each = tell(group, hit.score, finder)
-        if each is None:
+        excerpt = tell(group, hit.score, finder)
+        if excerpt is None:
             continue
-        if not full and (cost := counter.text_once(each.text) + _BESIDE) <= left:
-            chosen.append(each)
-            taken.update(each.positions)
-            left -= cost
+        if not full and (cost := counter.text_once(excerpt.text) + _BESIDE) <= room:
+            chosen.append(excerpt)
+            chosen_positions.update(excerpt.positions)
+            room -= cost
             continue
-        following = following or each
+        following = following or excerpt
         if full:
             break
         vain += 1
@@ -69,7 +69,7 @@ def choose(
         text = write(chosen)
         size = counter.message(Message("user", text))
         if size <= tokens:
-            positions = sorted(position for each in chosen for position in each.positions)
+            positions = sorted(position for excerpt in chosen for position in excerpt.positions)
             return Recalled(
                 text, positions=positions, tokens=size, excerpts=chosen, following=following
             )
@@ -78,7 +78,7 @@ def choose(
 
 
 def _groups(hits: Iterable[Hit], load: Load) -> Iterator[tuple[Hit, Sequence[Spoken]]]:
-    found = iter(hits)
-    while batch := list(islice(found, _BATCH)):
+    remaining = iter(hits)
+    while batch := list(islice(remaining, _BATCH)):
         groups = load([hit.number for hit in batch])
         yield from ((hit, groups[hit.number]) for hit in batch if groups.get(hit.number))

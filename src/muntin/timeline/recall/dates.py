@@ -34,7 +34,7 @@ def dates_in(question: str, years: range) -> Iterator[tuple[int, int]]:
         day, year = int(before or after or 0), with_month or alone
         if month in _WORDS and not (day or year or _MEANT.search(text)):
             continue
-        for each in [int(year)] if year else years:
+        for candidate in [int(year)] if year else years:
             number = _MONTHS.index(month) + 1 if month else 1
-            first = date(each, number, 1).toordinal() + max(0, day - 1)
+            first = date(candidate, number, 1).toordinal() + max(0, day - 1)
             yield first, first + (0 if day else 30 if month else 364)

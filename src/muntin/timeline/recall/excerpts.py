@@ -84,10 +84,14 @@ class Recalled(str):
         following: Excerpt | None = None,
         trouble: str | None = None,
     ) -> Recalled:
-        made = super().__new__(cls, text)
-        made.positions, made.tokens = tuple(positions), tokens
-        made.excerpts, made.following, made.trouble = tuple(excerpts), following, trouble
-        return made
+        recalled = super().__new__(cls, text)
+        recalled.positions, recalled.tokens = tuple(positions), tokens
+        recalled.excerpts, recalled.following, recalled.trouble = (
+            tuple(excerpts),
+            following,
+            trouble,
+        )
+        return recalled
 
     def __repr__(self) -> str:
         return f"<Recalled messages={len(self.positions)} tokens={self.tokens}>"
@@ -103,12 +107,12 @@ class Recalled(str):
     @property
     def why(self) -> str:
         """Say what was chosen and why, what would have come next, and what went wrong."""
-        told = [each.why for each in self.excerpts]
+        reasons = [excerpt.why for excerpt in self.excerpts]
         if self.following is not None:
-            told.append(f"next: {self.following.why}")
+            reasons.append(f"next: {self.following.why}")
         if self.trouble is not None:
-            told.append(self.trouble)
-        return "; ".join(told) or "nothing bears on the input"
+            reasons.append(self.trouble)
+        return "; ".join(reasons) or "nothing bears on the input"
 
 
 class Finder:
@@ -130,13 +134,13 @@ class Finder:
         else:
             small, pattern = text, _pattern(self._terms, re.IGNORECASE)
         matches = pattern.finditer(small)
-        places = self._known[text] = [(found.start(), found[0].casefold()) for found in matches]
+        places = self._known[text] = [(match.start(), match[0].casefold()) for match in matches]
         return places
 
     def found(self, text: str) -> tuple[str, ...]:
         """Return the terms in a text, the weightiest first."""
-        known = {term for _, term in self.places(text)}
-        return tuple(sorted(known, key=lambda term: (-self._weights.get(term, 0), term)))
+        terms = {term for _, term in self.places(text)}
+        return tuple(sorted(terms, key=lambda term: (-self._weights.get(term, 0), term)))
 
     def passage(self, text: str, most: int) -> str:
         """Return a text; of a longer text, the `most` characters that have most of the question."""
@@ -183,8 +187,8 @@ def _between(text: str, first: int, end: int, *, last: bool = False) -> int:
 def _pattern(terms: tuple[str, ...], flags: int) -> re.Pattern[str]:
     # A stem is the beginning of a word; a bigram of a script without spaces stands anywhere.
     runs = [(stem, "|".join(map(re.escape, run))) for stem, run in groupby(terms, str.isascii)]
-    each = [rf"(?<![^\W_])(?:{run})" if stem else run for stem, run in runs]
-    return re.compile("|".join(each), flags)
+    patterns = [rf"(?<![^\W_])(?:{run})" if stem else run for stem, run in runs]
+    return re.compile("|".join(patterns), flags)
 
 
 def group_of(near: Sequence[Spoken], place: int) -> list[Spoken]:
@@ -195,74 +199,74 @@ def group_of(near: Sequence[Spoken], place: int) -> list[Spoken]:
         before = (
             at
             for at in range(place - 1, -1, -1)
-            if any(each.id == message.tool_call_id for each in near[at].message.tool_calls)
+            if any(call.id == message.tool_call_id for call in near[at].message.tool_calls)
         )
         call = next(before, place)
-    wanted = {each.id for each in near[call].message.tool_calls}
+    wanted = {asked_call.id for asked_call in near[call].message.tool_calls}
     if not wanted:
         return [near[place]]
     group = [near[call]]
-    for each in near[call + 1 :]:
-        if each.message.tool_call_id in wanted:
-            wanted.discard(each.message.tool_call_id)
-            group.append(each)
-        elif each.message.role != "tool":
+    for spoken in near[call + 1 :]:
+        if spoken.message.tool_call_id in wanted:
+            wanted.discard(spoken.message.tool_call_id)
+            group.append(spoken)
+        elif spoken.message.role != "tool":
             break
     return group
 
 
 def tell(group: Sequence[Spoken], score: float, finder: Finder) -> Excerpt | None:
     """Return a group as an excerpt; None if it has no text."""
-    names = {call.id: call.name for each in group for call in each.message.tool_calls}
-    lines, found = [], dict[str, None]()
-    for each in group:
-        text = _text(each.message, finder)
+    names = {call.id: call.name for spoken in group for call in spoken.message.tool_calls}
+    lines, matched = [], dict[str, None]()
+    for spoken in group:
+        text = _text(spoken.message, finder)
         if not text:
             continue
-        found.update(dict.fromkeys(finder.found(text)))
-        lines.append(_line(each, names, text))
+        matched.update(dict.fromkeys(finder.found(text)))
+        lines.append(_line(spoken, names, text))
     if not lines:
         return None
-    positions = tuple(each.position for each in group)
+    positions = tuple(spoken.position for spoken in group)
     has_results = any(each.message.role == "tool" for each in group)
-    return Excerpt(positions, score, tuple(found), "\n".join(lines), has_results)
+    return Excerpt(positions, score, tuple(matched), "\n".join(lines), has_results)
 
 
 def _text(message: Message, finder: Finder) -> str:
     """Return the text of a message for an excerpt."""
     if message.role == "tool":
         return _shortened(message.text, finder)
-    told = [finder.passage(message.text, SAID)] if message.text.strip() else []
-    told += [f"[file {each.name}]" for each in message.attachments]
+    lines = [finder.passage(message.text, SAID)] if message.text.strip() else []
+    lines += [f"[file {attachment.name}]" for attachment in message.attachments]
     for call in message.tool_calls:
-        told.append(f"[calls {call.name} {_shortened(call.arguments, finder)}]")
-    return " ".join(told)
+        lines.append(f"[calls {call.name} {_shortened(call.arguments, finder)}]")
+    return " ".join(lines)
 
 
 def _shortened(text: str, finder: Finder) -> str:
     return finder.passage(text, RESULT if finder.places(text) else OTHER)
 
 
-def _line(each: Spoken, names: dict[str, str], text: str) -> str:
-    message = each.message
+def _line(spoken: Spoken, names: dict[str, str], text: str) -> str:
+    message = spoken.message
     who = f"{message.role} {message.name or ''}"
     if message.tool_call_id is not None:
         who = f"result of {names.get(message.tool_call_id) or 'a tool'}"
-    when = "" if each.time is None else f", {each.time:%Y-%m-%d}"
+    when = "" if spoken.time is None else f", {spoken.time:%Y-%m-%d}"
     # Only a position begins a line; further lines are indented.
     body = "\n  ".join(part for part in escape_text(text).splitlines() if part.strip())
-    return f"{each.position} {escape_text(' '.join(who.split()))}{when}: {body}"
+    return f"{spoken.position} {escape_text(' '.join(who.split()))}{when}: {body}"
 
 
 def write(excerpts: Sequence[Excerpt]) -> str:
     """Return excerpts as one text, oldest first, with a line for each gap between them."""
-    told: list[str] = []
+    lines: list[str] = []
     last: int | None = None
-    for each in sorted(excerpts, key=lambda each: each.positions):
-        if last is not None and each.positions[0] != last + 1:
-            told.append(_GAP)
-        told.append(each.text)
-        last = each.positions[-1]
-    body = "\n".join(told)
+    for excerpt in sorted(excerpts, key=lambda excerpt: excerpt.positions):
+        if last is not None and excerpt.positions[0] != last + 1:
+            lines.append(_GAP)
+        lines.append(excerpt.text)
+        last = excerpt.positions[-1]
+    body = "\n".join(lines)
     opening = _OPENING.format(_DATA if any(each.has_results for each in excerpts) else "")
-    return f"{opening}{body}{_CLOSING}" if told else ""
+    return f"{opening}{body}{_CLOSING}" if lines else ""

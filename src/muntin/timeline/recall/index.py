@@ -62,11 +62,11 @@ class Block:
     terms: dict[str, Posting] = field(default_factory=dict)
     speakers: dict[str, Lanes] = field(default_factory=dict)
 
-    def add(self, found: Iterable[str], length: int, name: str) -> None:
+    def add(self, terms: Iterable[str], length: int, name: str) -> None:
         """Add a message with these terms, of `length` words, said by `name`."""
         number, held = self.size, self.terms
         lane, bit = number % LANES, 1 << number // LANES
-        for term in found:
+        for term in terms:
             before = held.get(term, b"")
             if isinstance(before, list):
                 before[lane] |= bit
@@ -82,8 +82,8 @@ class Block:
         for term, numbers in segment.terms.items():
             held[term] = _more(held.get(term, b""), [start + number for number in numbers])
         for name, numbers in segment.speakers.items():
-            said = lanes_of([start + number for number in numbers])
-            self.speakers[name] = either(self.speakers.get(name, _none()), said)
+            lanes = lanes_of([start + number for number in numbers])
+            self.speakers[name] = either(self.speakers.get(name, _none()), lanes)
         for place, numbers in enumerate(segment.classes):
             long = lanes_of([start + number for number in numbers])
             self.classes[place] = either(self.classes[place], long)
@@ -92,28 +92,28 @@ class Block:
     def part(self, first: int, end: int) -> Segment:
         """Return the messages from number `first` to before `end`."""
         cut = range(first, end)
-        found = {term: numbers_of(held, cut) for term, held in self.terms.items()}
-        said = {name: numbers_of(held, cut) for name, held in self.speakers.items()}
+        numbers_by_term = {term: numbers_of(held, cut) for term, held in self.terms.items()}
+        numbers_by_name = {name: numbers_of(held, cut) for name, held in self.speakers.items()}
         return Segment(
             end - first,
             [numbers_of(held, cut) for held in self.classes],
-            {term: numbers for term, numbers in found.items() if numbers},
-            {name: numbers for name, numbers in said.items() if numbers},
+            {term: numbers for term, numbers in numbers_by_term.items() if numbers},
+            {name: numbers for name, numbers in numbers_by_name.items() if numbers},
         )
 
     def having(self, wanted: Iterable[str]) -> Lanes | None:
         """Return which messages have any of these terms; None if there are none."""
-        found: Lanes | None = None
+        lanes: Lanes | None = None
         few = array("I")
         for term in wanted:
             held = self.terms.get(term)
             if isinstance(held, list):
-                found = held if found is None else either(found, held)
+                lanes = held if lanes is None else either(lanes, held)
             elif held is not None:
                 few.frombytes(held)
         if few:
-            found = either(found or _none(), lanes_of(few))
-        return found
+            lanes = either(lanes or _none(), lanes_of(few))
+        return lanes
 
     @property
     def bytes(self) -> int:
@@ -149,10 +149,10 @@ class Index:
         self, text: str, *, name: str = "", day: date | None = None, position: int | None = None
     ) -> None:
         """Add a message; without a position its number is its position."""
-        said, name = terms(text), name.replace("\0", "")
-        found = set(said)
-        self._last().add(found, len(said), name)
-        for term in found:
+        words, name = terms(text), name.replace("\0", "")
+        distinct = set(words)
+        self._last().add(distinct, len(words), name)
+        for term in distinct:
             self.frequency[term] = self.frequency.get(term, 0) + 1
         self._know(name)
         last = self.days[-1] if self.days else NO_DAY
@@ -238,9 +238,9 @@ def numbers_of(held: Posting, cut: range) -> array[int]:
         low = max(0, (cut.start - lane + LANES - 1) // LANES)
         high = max(0, (cut.stop - lane + LANES - 1) // LANES)
         data = (bits >> low & (1 << high - low) - 1).to_bytes((high - low) // 8 + 1, "little")
-        for found in _SET.finditer(data):
-            first = LANES * (low + 8 * found.start()) + lane - cut.start
-            numbers.extend([first + LANES * bit for bit in _BITS[found[0][0]]])
+        for match in _SET.finditer(data):
+            first = LANES * (low + 8 * match.start()) + lane - cut.start
+            numbers.extend([first + LANES * bit for bit in _BITS[match[0][0]]])
     return array("H", sorted(numbers))
 
 

@@ -51,13 +51,13 @@ class MessageList:
         return choose(hits, self._load, question, counter, tokens, limit)
 
     def _load(self, numbers: Sequence[int]) -> Mapping[int, Sequence[Spoken]]:
-        found = {}
+        groups = {}
         for number in numbers:
             first = max(0, number - NEAR)
-            near = [self._spoken(each) for each in range(first, number + NEAR + 1)]
-            here = [each for each in near if each is not None]
-            found[number] = group_of(here, number - first)
-        return found
+            near = [self._spoken(place) for place in range(first, number + NEAR + 1)]
+            here = [spoken for spoken in near if spoken is not None]
+            groups[number] = group_of(here, number - first)
+        return groups
 
     def _spoken(self, number: int) -> Spoken | None:
         if number >= len(self._messages):
@@ -75,7 +75,7 @@ def _check_times(
         raise InvalidType(f"times must be a list of datetimes, not {shown(times)}")
     if len(times) != count:
         raise InvalidInput(f"times has {len(times)} entries for {count} messages")
-    for each in times:
-        if each is not None and not isinstance(each, datetime):
-            raise InvalidType(f"times holds {shown(each)}, which is no datetime")
+    for time in times:
+        if time is not None and not isinstance(time, datetime):
+            raise InvalidType(f"times holds {shown(time)}, which is no datetime")
     return tuple(times)

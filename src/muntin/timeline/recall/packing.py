@@ -32,12 +32,14 @@ def pack(segment: Segment, days: Sequence[int], positions: Sequence[int]) -> str
     for numbers in lists:
         steps.extend(_steps(numbers))
     names = "\n".join(terms).encode()
-    said = "\x00".join(speakers).encode()
+    speaker_bytes = "\x00".join(speakers).encode()
     body = b"".join(
         (
-            _HEAD.pack(segment.size, len(terms), len(names), len(speakers), len(said), len(steps)),
+            _HEAD.pack(
+                segment.size, len(terms), len(names), len(speakers), len(speaker_bytes), len(steps)
+            ),
             names,
-            said,
+            speaker_bytes,
             _planes(array("i", _steps(days))),
             _planes(array("q", _steps(positions))),
             _planes(counts),
@@ -59,9 +61,11 @@ def unpack(text: str) -> tuple[Segment, array[int], array[int]] | None:
 
 
 def _read(reader: _Reader) -> tuple[Segment, array[int], array[int]]:
-    size, of_terms, names, of_speakers, said, steps = _HEAD.unpack(reader.bytes(_HEAD.size))
+    size, of_terms, names, of_speakers, speakers_size, steps = _HEAD.unpack(
+        reader.bytes(_HEAD.size)
+    )
     terms = reader.bytes(names).decode().split("\n") if names else []
-    speakers = reader.bytes(said).decode().split("\x00")
+    speakers = reader.bytes(speakers_size).decode().split("\x00")
     days = array("i", accumulate(reader.numbers("i", size)))
     positions = array("q", accumulate(reader.numbers("q", size)))
     if len(terms) != of_terms or len(speakers) != of_speakers:
@@ -88,11 +92,11 @@ class _Reader:
         self._at = 0
 
     def bytes(self, count: int) -> bytes:
-        taken = self._data[self._at : self._at + count]
-        if len(taken) < count:
+        chunk = self._data[self._at : self._at + count]
+        if len(chunk) < count:
             raise EOFError
         self._at += count
-        return taken
+        return chunk
 
     def numbers(self, kind: str, count: int) -> array[int]:
         """Read numbers that were stored byte by byte."""

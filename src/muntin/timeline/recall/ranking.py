@@ -80,7 +80,7 @@ class Question:
     @property
     def weights(self) -> dict[str, float]:
         """The weight of each term of the question, without related terms."""
-        return {each.term: each.weight for each in self.words}
+        return {word.term: word.weight for word in self.words}
 
 
 def understand(
@@ -90,24 +90,24 @@ def understand(
     a part."""
     if len(text) > 2 * MOST_CHARACTERS:
         text = f"{text[:MOST_CHARACTERS]} {text[-MOST_CHARACTERS:]}"
-    asked: dict[str, str] = {}
+    originals: dict[str, str] = {}
     named = set()
     for word in words(text):
         if word in index.names:
             named.add(index.names[word])
         else:
-            asked.setdefault(stem(word), word)
+            originals.setdefault(stem(word), word)
     # A word that no message has would be the rarest: it must not displace a word that some have.
     end = len(index) if before is None else before
-    rarest = sorted(asked, key=lambda term: (index.first(term) >= end, -_rarity(index, term)))
-    kept, related = set(rarest[:MOST_WORDS]), set(rarest[:MOST_RELATED])
-    found = [
+    rarest = sorted(originals, key=lambda term: (index.first(term) >= end, -_rarity(index, term)))
+    kept_terms, related = set(rarest[:MOST_WORDS]), set(rarest[:MOST_RELATED])
+    weighted = [
         _wanted(index, term, word, table if term in related else None)
-        for term, word in asked.items()
-        if term in kept
+        for term, word in originals.items()
+        if term in kept_terms
     ]
     speaker = named.pop() if len(named) == 1 else None
-    return Question(tuple(found), tuple(_spans(index, text)), speaker)
+    return Question(tuple(weighted), tuple(_spans(index, text)), speaker)
 
 
 def _rarity(index: Index, term: str) -> float:
@@ -117,15 +117,17 @@ def _rarity(index: Index, term: str) -> float:
 def _wanted(index: Index, term: str, word: str, table: Related | None) -> Wanted:
     rarity, levels = _rarity(index, term), {term: 0}
     near = table.near(word) if table is not None else ()
-    known = ((alike, each) for alike, each in near if each != term and each in index.frequency)
-    for alike, other in islice(known, NEAR):
+    candidates = (
+        (alike, other) for alike, other in near if other != term and other in index.frequency
+    )
+    for alike, other in islice(candidates, NEAR):
         worth = alike * min(1.0, _rarity(index, other) / rarity)
         level = round(math.log(worth, STEP))
         levels[other] = min(level, levels.get(other, LEVELS))
     groups: dict[int, list[str]] = {}
-    for each, level in levels.items():
+    for close_term, level in levels.items():
         if level < LEVELS:
-            groups.setdefault(level, []).append(each)
+            groups.setdefault(level, []).append(close_term)
     weight = rarity * (IDENTIFIER if is_identifier(word) else 1)
     values = tuple([round(SCALE * weight * share) for share in SHARES])
     return Wanted(term, weight, groups, _planes(values))
@@ -134,8 +136,8 @@ def _wanted(index: Index, term: str, word: str, table: Related | None) -> Wanted
 @lru_cache(1_024)
 def _planes(values: tuple[int, ...]) -> list[list[int]]:
     """Return for each bit which of the values have it."""
-    kept = [min(value, (1 << PLANES) - 1) for value in values]
-    planes = [[at for at, value in enumerate(kept) if value >> k & 1] for k in range(PLANES)]
+    clipped = [min(value, (1 << PLANES) - 1) for value in values]
+    planes = [[at for at, value in enumerate(clipped) if value >> k & 1] for k in range(PLANES)]
     while planes and not planes[-1]:
         planes.pop()
     return planes
@@ -143,10 +145,10 @@ def _planes(values: tuple[int, ...]) -> list[list[int]]:
 
 def _spans(index: Index, text: str) -> Iterator[tuple[int, int, int]]:
     days = index.days
-    known = bisect_right(days, NO_DAY)
-    if known == len(days):
+    count = bisect_right(days, NO_DAY)
+    if count == len(days):
         return
-    years = range(date.fromordinal(days[known]).year, date.fromordinal(days[-1]).year + 1)
+    years = range(date.fromordinal(days[count]).year, date.fromordinal(days[-1]).year + 1)
     for first, last in dates_in(text, years):
         end = bisect_right(days, last)
         yield bisect_left(days, first), end, round(SCALE * DATE)
@@ -159,7 +161,7 @@ def rank(index: Index, question: Question, within: range | None = None) -> Itera
     `within` are the message numbers that may be chosen.
     """
     within = range(len(index)) if within is None else within
-    found = []
+    hits = []
     for number, block in enumerate(index.blocks):
         start = number * index.block
         first, end = max(0, within.start - start), min(block.size, within.stop - start)
@@ -167,9 +169,9 @@ def rank(index: Index, question: Question, within: range | None = None) -> Itera
             continue
         allowed = between(first, end)
         for lane, planes in enumerate(_points(block, start, question)):
-            kept = [plane & allowed[lane] for plane in planes]
-            found.append(best(kept, start + lane, LANES))
-    for score, message in heapq.merge(*found):
+            allowed_plane = [plane & allowed[lane] for plane in planes]
+            hits.append(best(allowed_plane, start + lane, LANES))
+    for score, message in heapq.merge(*hits):
         yield Hit(-message, -score / SCALE)
 
 
@@ -177,9 +179,9 @@ def _points(block: Block, start: int, question: Question) -> Planes:
     """Return the points of one block's messages."""
     total: Planes = [[] for _ in range(LANES)]
     for word in question.words:
-        found = _word_points(block, word)
-        if found:
-            total = list(map(add, total, found))
+        points = _word_points(block, word)
+        if points:
+            total = list(map(add, total, points))
     dated = [0] * LANES
     for first, end, value in question.spans:
         low, high = (min(max(0, at - start), block.size) for at in (first, end))
@@ -187,16 +189,16 @@ def _points(block: Block, start: int, question: Question) -> Planes:
             days = between(low, high)
             for lane, bits in enumerate(days):
                 fresh = bits & ~dated[lane]
-                given = [fresh if value >> k & 1 else 0 for k in range(value.bit_length())]
-                total[lane] = add(total[lane], given)
+                gains = [fresh if value >> k & 1 else 0 for k in range(value.bit_length())]
+                total[lane] = add(total[lane], gains)
             dated = either(dated, days)
     theirs = block.speakers.get(question.speaker) if question.speaker else None
     if theirs is None:
         return total
     # One half more: all planes but the first are the points divided by two.
     return [
-        add(planes, [plane & said for plane in planes[1:]])
-        for planes, said in zip(total, theirs, strict=True)
+        add(planes, [plane & mask for plane in planes[1:]])
+        for planes, mask in zip(total, theirs, strict=True)
     ]
 
 
@@ -206,7 +208,7 @@ def _word_points(block: Block, word: Wanted) -> Planes | None:
     if not any(hits):
         return None
     # The messages without points so far: each gets only the points of its best level.
-    left, none = between(0, block.size), [0] * LANES
+    undecided, none = between(0, block.size), [0] * LANES
     fresh: list[Lanes] = []
     for level, here in enumerate(hits):
         near = fresh[level - HOP] if level >= HOP else none
@@ -215,8 +217,8 @@ def _word_points(block: Block, word: Wanted) -> Planes | None:
         if here is None:
             fresh.append(none)
             continue
-        fresh.append(list(map(and_, here, left)))
-        left = list(map(xor, left, fresh[-1]))
+        fresh.append(list(map(and_, here, undecided)))
+        undecided = list(map(xor, undecided, fresh[-1]))
     return [
         [reduce(or_, map(levels.__getitem__, having), 0) for having in word.planes]
         for levels in zip(*fresh, strict=True)
@@ -227,11 +229,11 @@ def _hits(block: Block, word: Wanted) -> list[Lanes | None]:
     """Return which messages have a word, by level; None for a level without messages."""
     hits: list[Lanes | None] = [None] * LEVELS
     for level, names in word.levels.items():
-        found = block.having(names)
-        if found is None:
+        lanes = block.having(names)
+        if lanes is None:
             continue
         for at, long in enumerate(block.classes[: LEVELS - level], level):
-            of_class = list(map(and_, found, long))
+            of_class = list(map(and_, lanes, long))
             before = hits[at]
             hits[at] = of_class if before is None else either(before, of_class)
     return hits

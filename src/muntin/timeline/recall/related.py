@@ -47,12 +47,12 @@ class Related:
         every, this = (1 << len(self._names)) - 1, 1 << at
         # For each bit, the words that have it as this word has; then how often they agree.
         agreed = count(plane if plane & this else plane ^ every for plane in self._planes)
-        found = []
+        words = []
         for agree, number in islice(best(agreed), _MOST):
             alike = -2 * agree / len(self._planes) - 1
             if alike > _LEAST:
-                found.append(((alike - _LEAST) / (1 - _LEAST), stem(self._names[-number])))
-        return tuple(found)
+                words.append(((alike - _LEAST) / (1 - _LEAST), stem(self._names[-number])))
+        return tuple(words)
 
 
 @lru_cache(1)

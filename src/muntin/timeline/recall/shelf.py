@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Kept:
+class CachedIndex:
     """The index of one session as far as it is made: up to the position `until`.
 
     `stored` of its segments are in the store.
@@ -61,7 +61,9 @@ class Kept:
         count, _ = self.weighed
         if len(self.index) > count + count // 8:
             self.weighed = len(self.index), self.index.bytes
-        return self.weighed[1] + sum(len(each) * each.dimension for each in self.vectors.values())
+        return self.weighed[1] + sum(
+            len(vectors) * vectors.dimension for vectors in self.vectors.values()
+        )
 
 
 class Shelf:
@@ -73,29 +75,29 @@ class Shelf:
     def __init__(self, most: int = MOST_BYTES, segment: int = SEGMENT) -> None:
         self.most = most
         self.segment = segment
-        self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._cached: OrderedDict[str, CachedIndex] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, session: str, created: datetime, items: int) -> Kept:
+    def get(self, session: str, created: datetime, items: int) -> CachedIndex:
         """Return the index of a session; a new one if it is not here, or belongs to an older
         session of that name."""
         with self._lock:
-            kept = self._kept.pop(session, None)
-            if kept is None or kept.created != created or kept.until > items:
-                kept = Kept(created, Index(self.segment))
-            self._kept[session] = kept
-            return kept
+            entry = self._cached.pop(session, None)
+            if entry is None or entry.created != created or entry.until > items:
+                entry = CachedIndex(created, Index(self.segment))
+            self._cached[session] = entry
+            return entry
 
     def tidy(self) -> None:
         """Remove the indexes that were unused for longest, beyond the limit."""
         with self._lock:
-            size = sum(kept.bytes for kept in self._kept.values())
-            while size > self.most and len(self._kept) > 1:
-                _, gone = self._kept.popitem(last=False)
+            size = sum(entry.bytes for entry in self._cached.values())
+            while size > self.most and len(self._cached) > 1:
+                _, gone = self._cached.popitem(last=False)
                 size -= gone.bytes
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._cached)
 
 
 _shelves: WeakKeyDictionary[Store, Shelf] = WeakKeyDictionary()
@@ -108,23 +110,23 @@ def shelf_of(store: Store) -> Shelf:
         return _shelves.setdefault(store, Shelf())
 
 
-def extend(session: Session, kept: Kept, until: float | None) -> bool:
+def extend(session: Session, entry: CachedIndex, until: float | None) -> bool:
     """Bring an index up to date; False if the time was too short."""
-    store, index = session.store, kept.index
-    is_new = not kept.until
-    while is_new and (text := store.content(session.id, *_segment(kept.stored))) is not None:
+    store, index = session.store, entry.index
+    is_new = not entry.until
+    while is_new and (text := store.content(session.id, *_segment(entry.stored))) is not None:
         segment = unpack(text)
         if segment is None or segment[0].size != index.segment:
             break
         index.take(*segment)
-        kept.until = index.positions[-1]
-        kept.stored += 1
-    while page := store.read(session.id, view="history", after=kept.until, oldest=_PAGE):
+        entry.until = index.positions[-1]
+        entry.stored += 1
+    while page := store.read(session.id, view="history", after=entry.until, oldest=_PAGE):
         for item in page:
             text, name = _found_by(item)
             if text:
                 index.add(text, name=name, day=item.time.date(), position=item.position)
-            kept.until = item.position
+            entry.until = item.position
         if len(page) < _PAGE:
             break
         if until is not None and time.monotonic() > until:
@@ -145,28 +147,28 @@ def _segment(number: int) -> NoteKey:
     return "recall_segment", str(number)
 
 
-def keep_segments(session: Session, kept: Kept) -> None:
+def keep_segments(session: Session, entry: CachedIndex) -> None:
     """Store the full segments beside the timeline."""
-    index = kept.index
-    while kept.stored < len(index) // index.segment:
-        text = pack(*index.part(kept.stored))
+    index = entry.index
+    while entry.stored < len(index) // index.segment:
+        text = pack(*index.part(entry.stored))
         try:
-            session.store.put(session.id, SideWrites(notes={_segment(kept.stored): text}))
+            session.store.put(session.id, SideWrites(notes={_segment(entry.stored): text}))
         except StoreError as error:  # the segment is made again when it is needed
             _log.info("a segment of the index of %r was not kept: %s", session.id, error)
             return
-        kept.stored += 1
+        entry.stored += 1
 
 
-def vectors_of(session: Session, kept: Kept, embedder: str) -> Vectors:
+def vectors_of(session: Session, entry: CachedIndex, embedder: str) -> Vectors:
     """Return the vectors of an embedder; at first the stored vectors are read."""
-    if embedder not in kept.vectors:
-        made = kept.vectors[embedder] = Vectors()
-        while len(made) + CHUNK <= len(kept.index):
-            text = session.store.content(session.id, *_chunk(embedder, len(made) // CHUNK))
-            if text is None or not made.take(text):
+    if embedder not in entry.vectors:
+        vectors = entry.vectors[embedder] = Vectors()
+        while len(vectors) + CHUNK <= len(entry.index):
+            text = session.store.content(session.id, *_chunk(embedder, len(vectors) // CHUNK))
+            if text is None or not vectors.take(text):
                 break
-    return kept.vectors[embedder]
+    return entry.vectors[embedder]
 
 
 def _chunk(embedder: str, number: int) -> NoteKey:
@@ -175,18 +177,18 @@ def _chunk(embedder: str, number: int) -> NoteKey:
 
 def without_vector(session: Session, embedder: str, most: int) -> tuple[int, list[str]]:
     """Return the texts of the first messages without a vector, and how many messages have one."""
-    with _whole(session) as kept:
-        if kept is None:
+    with _whole(session) as entry:
+        if entry is None:
             return 0, []
-        first, positions = len(vectors_of(session, kept, embedder)), kept.index.positions
+        first, positions = len(vectors_of(session, entry, embedder)), entry.index.positions
         texts: list[str] = []
         after = positions[first - 1] if first else 0
         while len(texts) < most and first + len(texts) < len(positions):
             page = session.store.read(session.id, view="history", after=after, oldest=most)
             if not page:
                 break
-            found = [_found_by(item) for item in page if item.position <= positions[-1]]
-            texts += [f"{name}: {text}" if name else text for text, name in found if text]
+            pairs = [_found_by(item) for item in page if item.position <= positions[-1]]
+            texts += [f"{name}: {text}" if name else text for text, name in pairs if text]
             after = page[-1].position
         return first, [text[:_LONGEST] for text in texts[:most]]
 
@@ -195,8 +197,8 @@ def add_vectors(
     session: Session, embedder: str, first: int, rows: Sequence[Sequence[float]]
 ) -> None:
     """Add the vectors of messages from a number on, and store the full chunks."""
-    with _whole(session) as kept:
-        vectors = None if kept is None else vectors_of(session, kept, embedder)
+    with _whole(session) as entry:
+        vectors = None if entry is None else vectors_of(session, entry, embedder)
         if vectors is None or len(vectors) != first:  # another task was quicker
             return
         vectors.add(rows)
@@ -206,14 +208,14 @@ def add_vectors(
 
 
 @contextmanager
-def _whole(session: Session) -> Iterator[Kept | None]:
+def _whole(session: Session) -> Iterator[CachedIndex | None]:
     """Yield the index of a session, up to date and locked; None if there is no session."""
     infos = session.opened().sessions(id=session.id)
     if not infos:
         yield None
         return
     (info,) = infos
-    kept = shelf_of(session.store).get(session.id, info.created, info.items)
-    with kept.lock:
-        extend(session, kept, None)
-        yield kept
+    entry = shelf_of(session.store).get(session.id, info.created, info.items)
+    with entry.lock:
+        extend(session, entry, None)
+        yield entry

@@ -37,7 +37,7 @@ _SEARCH_TOKENS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueryVector:
     """A question with its vector, by the name of the embedder."""
 
     embedder: str
@@ -77,9 +77,9 @@ def in_window(session: Session) -> int:
     if isinstance(window, Turns) and window.count > 0:
         done = store.turns(session.id, status="completed", newest=window.count)
         return done[-1].first - 1 if len(done) == window.count else 0
-    shown = session.items.history()
-    if shown:
-        return shown[0].position - 1
+    visible = session.items.history()
+    if visible:
+        return visible[0].position - 1
     return sum(info.items for info in store.sessions(id=session.id))
 
 
@@ -102,7 +102,7 @@ def recall(
     counter: Counter | None = None,
     seconds: float | None = None,
     keep: bool = True,
-    asked: Asked | None = None,
+    query_vector: QueryVector | None = None,
 ) -> Recalled:
     """Return the parts of a session that bear on a question, as one text of at most `tokens`.
 
@@ -117,28 +117,30 @@ def recall(
         return Recalled()
     (info,) = infos
     shelf = shelf_of(store)
-    kept = shelf.get(session.id, info.created, info.items)
+    entry = shelf.get(session.id, info.created, info.items)
     until = None if seconds is None else time.monotonic() + seconds
-    if not kept.lock.acquire(timeout=-1 if seconds is None else seconds):
+    if not entry.lock.acquire(timeout=-1 if seconds is None else seconds):
         return Recalled(trouble="the index is being made")
     try:
-        is_whole = extend(session, kept, until)
+        is_whole = extend(session, entry, until)
         if keep:
-            keep_segments(session, kept)
+            keep_segments(session, entry)
         if not is_whole:
-            so_far = f"{kept.until:,} of {info.items:,} items so far"
+            so_far = f"{entry.until:,} of {info.items:,} items so far"
             return Recalled(trouble=f"the index is being made: {so_far}")
-        index = kept.index
+        index = entry.index
         end = info.items + 1 if scope.before is None else scope.before
         within = index.between(max(1, scope.after + 1), max(1, end))
         question = understand(index, query, table(), within.stop)
         hits = list(islice(rank(index, question, within), _BEST))
-        if asked is not None:
-            near = vectors_of(session, kept, asked.embedder).near(asked.vector, within)
+        if query_vector is not None:
+            near = vectors_of(session, entry, query_vector.embedder).near(
+                query_vector.vector, within
+            )
             hits = blend(hits, question, near)[:_BEST]
         positions = {hit.number: index.positions[hit.number] for hit in hits}
     finally:
-        kept.lock.release()
+        entry.lock.release()
     shelf.tidy()
     load = _loader(session, scope, positions)
     return choose(hits, load, question, counter or session.counter, tokens, limit)
@@ -149,8 +151,8 @@ def search(session: Session, query: str, limit: int, *, keep: bool = True) -> li
 
     Without `keep` nothing is written to the store.
     """
-    found = recall(session, query, limit * _SEARCH_TOKENS, limit=limit, keep=keep)
-    return list(found.excerpts)
+    recalled = recall(session, query, limit * _SEARCH_TOKENS, limit=limit, keep=keep)
+    return list(recalled.excerpts)
 
 
 def _loader(
@@ -167,40 +169,44 @@ def _loader(
             ranges = _ranges(wanted, near)
             read = _read_all(session, scope, ranges, last)
             for (first, end), items in zip(ranges, read, strict=True):
-                shown = _shown(session, scope, items)
+                visible = _read_shown(session, scope, items)
                 for position in wanted:
                     if first <= position < end:
-                        groups[position] = group = _group(shown, items, position)
-                        if not _is_whole(group, shown):
+                        groups[position] = group = _group(visible, items, position)
+                        if not _is_whole(group, visible):
                             cut.append(position)
             wanted = cut
-        allowed = {n: [each for each in groups[positions[n]] if scope.shows(each)] for n in numbers}
+        allowed = {
+            n: [spoken for spoken in groups[positions[n]] if scope.shows(spoken)] for n in numbers
+        }
         return {n: group for n, group in allowed.items() if group}
 
     return load
 
 
-def _is_whole(group: Sequence[Spoken], shown: Sequence[Spoken]) -> bool:
+def _is_whole(group: Sequence[Spoken], visible: Sequence[Spoken]) -> bool:
     """Say whether a tool group lies wholly inside of the messages read."""
     if not group:
         return True
     calls = {call.id for call in group[0].message.tool_calls}
     if not calls:
         return group[0].message.tool_call_id is None
-    if calls <= {each.message.tool_call_id for each in group}:
+    if calls <= {spoken.message.tool_call_id for spoken in group}:
         return True
-    return any(each.message.role != "tool" for each in shown if each.position > group[-1].position)
+    return any(
+        spoken.message.role != "tool" for spoken in visible if spoken.position > group[-1].position
+    )
 
 
 def _ranges(positions: Sequence[int], near: int) -> list[tuple[int, int]]:
     """Return the ranges to read around positions, from and to before; near ranges become one."""
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for position in positions:
         first, end = max(1, position - near), position + near + 1
-        if found and first <= found[-1][1]:
-            first = found.pop()[0]
-        found.append((first, end))
-    return found
+        if ranges and first <= ranges[-1][1]:
+            first = ranges.pop()[0]
+        ranges.append((first, end))
+    return ranges
 
 
 def _read_all(
@@ -212,8 +218,8 @@ def _read_all(
     settled = last + 1 if scope.completed else None
     places = [place for first, end in ranges for place in range(first, end)]
     read = session.store.read
-    found = read(session.id, view="history", settled=settled, places=places, shared=True)
-    items = lasting(found, last)
+    items_read = read(session.id, view="history", settled=settled, places=places, shared=True)
+    items = lasting(items_read, last)
     at = [item.position for item in items]
     return [items[bisect_left(at, first) : bisect_left(at, end)] for first, end in ranges]
 
@@ -230,32 +236,32 @@ def _read(session: Session, scope: Scope, first: int, end: int, last: int) -> li
     return lasting(items, last)
 
 
-def _shown(session: Session, scope: Scope, items: Sequence[Item]) -> list[Spoken]:
+def _read_shown(session: Session, scope: Scope, items: Sequence[Item]) -> list[Spoken]:
     """Return items as the messages that a history shows, by position."""
     if not scope.projection:
         items = [item for item in items if item.kind != "reasoning"]
     times = {item.position: item.time for item in items}
-    shown = [
+    visible = [
         Spoken(message.item[1], message, times.get(message.item[1]))
         for message in session.project(items, scope.projection)
         if message.item is not None and message.role != "system"
     ]
-    return sorted(shown, key=lambda each: each.position)
+    return sorted(visible, key=lambda spoken: spoken.position)
 
 
-def _group(shown: Sequence[Spoken], items: Sequence[Item], position: int) -> list[Spoken]:
+def _group(visible: Sequence[Spoken], items: Sequence[Item], position: int) -> list[Spoken]:
     """Return the shown messages of the item at a position; none if it is hidden."""
-    at = {each.position: place for place, each in enumerate(shown)}
+    at = {spoken.position: place for place, spoken in enumerate(visible)}
     if position in at:
-        return group_of(shown, at[position])
-    item = next((each for each in items if each.position == position), None)
+        return group_of(visible, at[position])
+    item = next((candidate for candidate in items if candidate.position == position), None)
     if item is None:
         return []
     # Reasoning stands in front of its answer; a projection may show a run as one message.
-    before = {each.position for each in items if each.kind == "reasoning"}
+    before = {candidate.position for candidate in items if candidate.kind == "reasoning"}
     place = position - 1
     while place in before:
         if place in at:
-            return group_of(shown, at[place])
+            return group_of(visible, at[place])
         place -= 1
-    return [each for each in shown if item.run is not None and each.position == item.run]
+    return [spoken for spoken in visible if item.run is not None and spoken.position == item.run]

@@ -32,24 +32,24 @@ def checked(rows: object, count: int) -> list[list[float]]:
     if not isinstance(rows, Sequence) and hasattr(rows, "tolist"):
         rows = rows.tolist()
     if not isinstance(rows, Sequence) or isinstance(rows, str) or len(rows) != count:
-        told = f"{len(rows)}" if isinstance(rows, Sequence) else shown(rows)
-        raise InvalidInput(f"the embedder was given {count} texts and gave {told} vectors")
-    made = [_unit(row) for row in rows]
-    if len({len(row) for row in made}) > 1:
+        rows_text = f"{len(rows)}" if isinstance(rows, Sequence) else shown(rows)
+        raise InvalidInput(f"the embedder was given {count} texts and gave {rows_text} vectors")
+    unit_rows = [_unit(row) for row in rows]
+    if len({len(row) for row in unit_rows}) > 1:
         raise InvalidInput("the embedder gave vectors of several dimensions")
-    return made
+    return unit_rows
 
 
 def _unit(row: object) -> list[float]:
-    given: Any = row.tolist() if hasattr(row, "tolist") else row
+    values_given: Any = row.tolist() if hasattr(row, "tolist") else row
     try:
-        values = [float(each) for each in given]
+        values = [float(value) for value in values_given]
     except (TypeError, ValueError):
         raise InvalidType(f"the embedder gave {shown(row)}, which is no vector") from None
-    length = math.sqrt(math.fsum(each * each for each in values))
+    length = math.sqrt(math.fsum(value * value for value in values))
     if not values or not math.isfinite(length):
         raise InvalidInput("the embedder gave an empty vector, or one that is not finite")
-    return [each / length for each in values] if length else values
+    return [value / length for value in values] if length else values
 
 
 class Vectors:
@@ -67,7 +67,7 @@ class Vectors:
         for row in rows:
             self._check(row)
             self.dimension = len(row)
-            self._values.extend(round(each * _WHOLE) for each in row)
+            self._values.extend(round(value * _WHOLE) for value in row)
 
     def _check(self, vector: Sequence[float]) -> None:
         if self.dimension and len(vector) != self.dimension:
@@ -82,15 +82,15 @@ class Vectors:
         end = min(within.stop, len(self))
         numbers = range(max(within.start, end - MOST_COMPARED), end)
         size, values = self.dimension, self._values
-        found = [
+        order_found = [
             max(0.0, sum(map(mul, values[n * size : (n + 1) * size], vector)) / _WHOLE)
             for n in numbers
         ]
-        for order in (range(1, len(found)), range(len(found) - 2, -1, -1)):
+        for order in (range(1, len(order_found)), range(len(order_found) - 2, -1, -1)):
             step = order.step
             for n in order:
-                found[n] = max(found[n], NEIGHBOUR * found[n - step])
-        return numbers, found
+                order_found[n] = max(order_found[n], NEIGHBOUR * order_found[n - step])
+        return numbers, order_found
 
     def pack(self, number: int) -> str:
         """Return a whole chunk as text that a store can keep."""

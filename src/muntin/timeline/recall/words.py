@@ -42,8 +42,8 @@ def words(text: str) -> Iterator[str]:
     without spaces in bigrams.
     """
     folded = unicodedata.normalize("NFKC", text).casefold()
-    for found in _CHUNK.finditer(_APOSTROPHE.sub("", folded)):
-        dense, chunk = found.groups(default="")
+    for match in _CHUNK.finditer(_APOSTROPHE.sub("", folded)):
+        dense, chunk = match.groups(default="")
         if dense:
             yield from (dense[i : i + 2] for i in range(max(1, len(dense) - 1)))
         else:
@@ -75,11 +75,11 @@ def stem(word: str) -> str:
 
 def _without(word: str, suffix: str) -> str:
     """Remove a suffix, and the change that it made: the y of `ies`, a doubled letter."""
-    kept = word[: -len(suffix)] + ("y" if suffix == "ies" else "")
-    doubled = suffix in ("ing", "ed") and len(kept) > 3 and kept[-1] == kept[-2]
-    if doubled and kept[-1] not in "lsz":
-        return kept[:-1]
-    return kept.rstrip("e")
+    stem = word[: -len(suffix)] + ("y" if suffix == "ies" else "")
+    doubled = suffix in ("ing", "ed") and len(stem) > 3 and stem[-1] == stem[-2]
+    if doubled and stem[-1] not in "lsz":
+        return stem[:-1]
+    return stem.rstrip("e")
 
 
 def terms(text: str) -> list[str]:
