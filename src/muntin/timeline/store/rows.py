@@ -158,9 +158,9 @@ def to_items(rows: Sequence[Sequence[Any]], store: str, *, shared: bool = False)
     items: list[Item] = []
     remember = shared or len(rows) <= _FEW  # a whole timeline is seldom read twice
     for row in rows:
-        known: Item | None = _read.get(row)
-        if known is not None:
-            items.append(known if shared else own_item(known))
+        cached: Item | None = _read.get(row)
+        if cached is not None:
+            items.append(cached if shared else own_item(cached))
             continue
         try:
             item = _to_item(row)

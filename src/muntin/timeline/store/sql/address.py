@@ -48,61 +48,61 @@ def read_address(url: str) -> Address:
     """Read the address of an SQLite file or a PostgreSQL database."""
     if url.partition(":")[0] == "memory":
         return Address("sqlite", "memory:", {"database": ":memory:"}, in_memory=True)
-    found = _ADDRESS.fullmatch(url)
-    if found is None:
+    match = _ADDRESS.fullmatch(url)
+    if match is None:
         raise InvalidInput(
             f"{url.partition('?')[0].rpartition('@')[2]!r} is no address of a store; "
             "write 'sqlite:///muntin.db' or 'postgresql://user@host/name'"
         )
     query: dict[str, str] = {}
-    for name, value in parse_qsl(found["query"] or ""):
+    for name, value in parse_qsl(match["query"] or ""):
         query[name] = f"{query[name]},{value}" if name in query else value
-    return _sqlite(found, query) if found["scheme"] == "sqlite" else _postgresql(found, query)
+    return _sqlite(match, query) if match["scheme"] == "sqlite" else _postgresql(match, query)
 
 
-def _sqlite(found: re.Match[str], query: dict[str, str]) -> Address:
-    shown = _shown("sqlite", found)
-    path = unquote(found["path"] or "")
-    if not path or ":memory:" in path or found["host"]:
-        file = "/".join(part for part in (found["host"], path) if part)
-        meant = f"'sqlite:///{file}'" if found["host"] else "'sqlite:///muntin.db'"
+def _sqlite(match: re.Match[str], query: dict[str, str]) -> Address:
+    visible = _shown("sqlite", match)
+    path = unquote(match["path"] or "")
+    if not path or ":memory:" in path or match["host"]:
+        file = "/".join(part for part in (match["host"], path) if part)
+        meant = f"'sqlite:///{file}'" if match["host"] else "'sqlite:///muntin.db'"
         raise InvalidInput(
-            f"{shown!r} names no file; write {meant} with three slashes, or 'memory:' for a store "
-            "in memory"
+            f"{visible!r} names no file; write {meant} with three slashes, or 'memory:' for a "
+            "store in memory"
         )
     if query.pop("uri", "").lower() in ("true", "1", "yes", "on"):
         rest = "&".join(f"{name}={value}" for name, value in query.items())
         whole = f"{path}?{rest}" if rest else path
-        return Address("sqlite", shown, {"database": whole, "uri": True})
+        return Address("sqlite", visible, {"database": whole, "uri": True})
     if query:
-        raise InvalidInput(f"{shown!r}: options need 'sqlite:///file:NAME?…&uri=true'")
+        raise InvalidInput(f"{visible!r}: options need 'sqlite:///file:NAME?…&uri=true'")
     # Absolute, so that it is the same file after a change of folder.
     file = os.path.abspath(path)
-    return Address("sqlite", shown, {"database": file}, file)
+    return Address("sqlite", visible, {"database": file}, file)
 
 
-def _postgresql(found: re.Match[str], query: dict[str, str]) -> Address:
-    given = {
-        "user": unquote(found["user"] or ""),
-        "password": unquote(found["password"] or ""),
-        "host": found["ipv6"] or found["host"],
-        "port": found["port"],
-        "dbname": unquote(found["path"] or ""),
+def _postgresql(match: re.Match[str], query: dict[str, str]) -> Address:
+    values = {
+        "user": unquote(match["user"] or ""),
+        "password": unquote(match["password"] or ""),
+        "host": match["ipv6"] or match["host"],
+        "port": match["port"],
+        "dbname": unquote(match["path"] or ""),
     }
-    options = {name: value for name, value in given.items() if value} | query
-    return Address("postgresql", _shown("postgresql", found), options)
+    options = {name: value for name, value in values.items() if value} | query
+    return Address("postgresql", _shown("postgresql", match), options)
 
 
-def _shown(kind: Kind, found: re.Match[str]) -> str:
+def _shown(kind: Kind, match: re.Match[str]) -> str:
     """Return an address as its user wrote it, without secrets."""
-    text = found.string
-    if found["password"] is not None:
-        start, end = found.span("password")
+    text = match.string
+    if match["password"] is not None:
+        start, end = match.span("password")
         text = f"{text[:start]}***{text[end:]}"
     rest, _, query = text.partition("://")[2].partition("?")
-    kept = [
-        each
-        for each in query.split("&")
-        if each and "password" not in unquote(each.partition("=")[0]).lower()
+    parameters = [
+        parameter
+        for parameter in query.split("&")
+        if parameter and "password" not in unquote(parameter.partition("=")[0]).lower()
     ]
-    return f"{kind}://{rest}{'?' if kept else ''}{'&'.join(kept)}"
+    return f"{kind}://{rest}{'?' if parameters else ''}{'&'.join(parameters)}"

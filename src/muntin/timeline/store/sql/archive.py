@@ -105,8 +105,8 @@ class Archive:
                 tx.run(sql.PUT_NOTE, sid=sid, kind=kind, name=name, data=data)
         for position, counts in beside.counts.items():
             rows = sql.read("all", frozenset(("after", "before")))
-            found = tx.all(rows, session=session, after=position - 1, before=position + 1)
-            for item in to_items(found, self.name):
+            item_rows = tx.all(rows, session=session, after=position - 1, before=position + 1)
+            for item in to_items(item_rows, self.name):
                 merged = to_tokens(tuple({**item.tokens, **counts}.items()))
                 tx.run(sql.RECOUNT, sid=sid, at=position, counted=merged)
 
@@ -116,8 +116,8 @@ class Archive:
         last, named = self._named.pop(session, (None, frozenset()))
         newest, oldest = _kept_reports(tx, sid, beside.keep)
         # Most contents of a window were in the window before: they are stored with its report.
-        known = named if newest is not None and last == (sid, *newest) else ()
-        new = {key: data for key, data in beside.contents.items() if key not in known}
+        stored_names = named if newest is not None and last == (sid, *newest) else ()
+        new = {key: data for key, data in beside.contents.items() if key not in stored_names}
         _put_contents(tx, sid, "report", record.turn, new)
         at = {"sid": sid, "turn": record.turn, "step": record.step}
         time = to_microseconds(record.time)
@@ -225,8 +225,8 @@ _Made: TypeAlias = tuple[int, int, int]
 def _kept_reports(tx: Transaction, sid: int, keep: int) -> tuple[_Made | None, _Made | None]:
     """Return the newest report, and the newest report that goes when another is put."""
     rows = tx.all(sql.TWO_REPORTS, sid=sid, n=max(0, keep - 1))
-    found = {n: (turn, step, time) for n, turn, step, time in rows}
-    return found.get(0), found.get(1)
+    by_number = {n: (turn, step, time) for n, turn, step, time in rows}
+    return by_number.get(0), by_number.get(1)
 
 
 def _forget_reports(tx: Transaction, sid: int, keep: int, turn: int, step: int) -> None:

@@ -138,10 +138,10 @@ class Connections:
             if connection is not None:
                 self._give_up(connection)
             if isinstance(error, self.driver.Error):
-                told = self.translate(error)
+                translated = self.translate(error)
                 was_dropped = connection is not None and self._is_dead(connection)
                 is_again = (was_dropped or is_drop(error)) and not is_silent(error)
-                raise (_Dropped(told) if is_again else told) from error
+                raise (_Dropped(translated) if is_again else translated) from error
             raise
         if has_limit:
             self._keep(connection)
@@ -215,9 +215,13 @@ class Connections:
         doubt = ""
         if in_doubt:
             doubt = "; the connection broke during the commit: look whether it was stored"
-        told = StoreError(f"{self.address.shown}: {text}: {advice(error)}{doubt}")
-        told.passing, told.away, told.in_doubt = passes(error), is_away(error), in_doubt
-        return told
+        translated = StoreError(f"{self.address.shown}: {text}: {advice(error)}{doubt}")
+        translated.passing, translated.away, translated.in_doubt = (
+            passes(error),
+            is_away(error),
+            in_doubt,
+        )
+        return translated
 
     def _connect(self, has_limit: bool = True) -> Any:
         options = {**self.options, **_OPTIONS[self.address.kind]}
@@ -359,8 +363,8 @@ class Database:
         except self.connections.driver.Error as error:
             doubt = False
             if self.kind == "postgresql":
-                said = getattr(error, "sqlstate", None) is not None and not is_drop(error)
-                doubt = connection.closed or not said
+                has_state = getattr(error, "sqlstate", None) is not None and not is_drop(error)
+                doubt = connection.closed or not has_state
             raise self.connections.translate(error, in_doubt=doubt) from error
 
     def checkpoint(self) -> None:
@@ -429,21 +433,21 @@ class Database:
     def _find_file(self) -> tuple[int, int] | None:
         """Return device and inode of an SQLite file; None if there is no file."""
         try:
-            found = os.stat(self.connections.address.file or "")
+            status = os.stat(self.connections.address.file or "")
         except OSError:
             return None
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino
 
     def _look_at_file(self) -> None:
         """Refuse to write to a deleted file, where no process would find the data.
 
         Another file in its place, such as a restored copy, is the store from now on.
         """
-        found = self._find_file()
-        if found == self._inode:
+        inode = self._find_file()
+        if inode == self._inode:
             return
         self.close()
-        if found is None:
+        if inode is None:
             gone = StoreError(
                 f"{self.name}: the file was deleted or moved under this process; bring it back, or "
                 "begin a new store by opening it again. Nothing of this was written"
@@ -517,24 +521,26 @@ class Database:
 
     def _refuse_changed(self, rows: Sequence[Sequence[str]]) -> None:
         """Refuse to write into tables that another version has changed since they were opened."""
-        found, known = rows[0][0] if rows else "0", len(schema.MIGRATIONS)
-        if found != str(known):
+        stored_version, newest_version = rows[0][0] if rows else "0", len(schema.MIGRATIONS)
+        if stored_version != str(newest_version):
             raise StoreError(
                 f"{self.name}: another version of Muntin has changed the tables under this process "
-                f"(version {shown(found)}, this one knows {known}); restart it with that version. "
-                "Nothing of this was written"
+                f"(version {shown(stored_version)}, this one knows {newest_version}); "
+                "restart it with that version. Nothing of this was written"
             )
 
     def _version(self, rows: Sequence[Sequence[str]]) -> int:
         """Return the version of the tables, 0 if there are none; refuse a newer version."""
-        found, known = rows[0][0] if rows else "0", len(schema.MIGRATIONS)
-        if not found.isdecimal():
-            raise StoreError(f"{self.name}: the version of its tables is {shown(found)}: {DAMAGED}")
-        version = int(found)
-        if version > known:
+        stored_version, newest_version = rows[0][0] if rows else "0", len(schema.MIGRATIONS)
+        if not stored_version.isdecimal():
+            raise StoreError(
+                f"{self.name}: the version of its tables is {shown(stored_version)}: {DAMAGED}"
+            )
+        version = int(stored_version)
+        if version > newest_version:
             raise StoreError(
                 f"{self.name}: written by a newer Muntin (version {version} of its tables, this "
-                f"one knows {known}); upgrade with: pip install -U muntin"
+                f"one knows {newest_version}); upgrade with: pip install -U muntin"
             )
         return version
 
@@ -546,9 +552,9 @@ class _Clash(Exception):
 class _Dropped(Exception):
     """The server dropped the connection before the commit: nothing was written."""
 
-    def __init__(self, told: Exception) -> None:
+    def __init__(self, error: Exception) -> None:
         super().__init__()
-        self.told = told
+        self.told = error
 
 
 def _driver(address: Address) -> ModuleType:

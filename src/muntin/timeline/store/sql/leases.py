@@ -55,8 +55,8 @@ class Leases(Archive):
             sid = tx.scalar(sql.SESSION_ID, session=session)
             if sid is None or not tx.all(statement, sid=sid, **values):
                 return False
-            for each in beside:
-                self._put_within(tx, session, sid, each)
+            for writes in beside:
+                self._put_within(tx, session, sid, writes)
             return True
 
         return self.database.transact(write)
@@ -143,13 +143,13 @@ class Leases(Archive):
 
         def write(tx: Transaction) -> list[int]:
             sid = tx.scalar(sql.SESSION_ID, session=session)
-            found = lost(tx.all(sql.UNSETTLED, session=session))
-            for number in found:
+            lost_turns = lost(tx.all(sql.UNSETTLED, session=session))
+            for number in lost_turns:
                 _fail(tx, sid, number, "abandoned")
-            return found
+            return lost_turns
 
-        found = lost(self._ask(sql.UNSETTLED, session))
-        return self.database.transact(write) if found else []
+        lost_turns = lost(self._ask(sql.UNSETTLED, session))
+        return self.database.transact(write) if lost_turns else []
 
     def hold(self, session: str, name: str, owner: str, lease: timedelta) -> bool:
         """Hold a name of a session for an owner, or hold it longer; False while another holds it.

@@ -123,15 +123,15 @@ _STRINGS = re.compile(r'"([^"\\]*)"')
 
 def _name_contents(tx: Transaction) -> None:
     """Note which contents each report needs: the contents that its plan names in any string."""
-    kept = "SELECT hash FROM muntin_contents WHERE session = :sid AND kind = 'report'"
+    query = "SELECT hash FROM muntin_contents WHERE session = :sid AND kind = 'report'"
     steps = "SELECT turn, step FROM muntin_reports WHERE session = :sid"
     plan = """
         SELECT plan FROM muntin_reports WHERE session = :sid AND turn = :turn AND step = :step"""
     for (sid,) in tx.all("SELECT DISTINCT session FROM muntin_reports"):
-        known = {name for (name,) in tx.all(kept, sid=sid)}
+        names = {name for (name,) in tx.all(query, sid=sid)}
         for turn, step in tx.all(steps, sid=sid):
             text = tx.scalar(plan, sid=sid, turn=turn, step=step)
-            rows = [(sid, turn, step, name) for name in known.intersection(_STRINGS.findall(text))]
+            rows = [(sid, turn, step, name) for name in names.intersection(_STRINGS.findall(text))]
             tx.many("INSERT INTO muntin_report_contents VALUES (?, ?, ?, ?)", rows)
 
 

@@ -72,10 +72,10 @@ UPDATE muntin_entries SET ended = :at WHERE session = :sid AND entry = :name AND
 
 
 @cache
-def read(view: View, given: frozenset[str]) -> str:
+def read(view: View, parameters: frozenset[str]) -> str:
     """Return the statement that reads the items within a combination of limits."""
     # With a bound on positions, `+ 0` keeps the database from the index on turns.
-    turn = "i.turn + 0" if "after" in given else "i.turn"
+    turn = "i.turn + 0" if "after" in parameters else "i.turn"
     limits = {
         "after": "i.position > :after",
         "before": "i.position < :before",
@@ -88,18 +88,18 @@ def read(view: View, given: frozenset[str]) -> str:
         "live": f"e.session = {_SID} AND e.ended IS NULL",
     }
     wanted = [f"i.session = {_SID}"]
-    wanted += [clause for name, clause in limits.items() if name in given]
+    wanted += [clause for name, clause in limits.items() if name in parameters]
     if view != "all":
         wanted.append(view)  # the view is a column
     joined = order = ""
-    if "settled" in given:
+    if "settled" in parameters:
         joined = " JOIN muntin_turns t ON t.session = i.session AND t.number = i.turn"
-    if not given.isdisjoint(("entry", "live")):
+    if not parameters.isdisjoint(("entry", "live")):
         joined += " JOIN muntin_entries e ON e.session = i.session AND e.position = i.position"
-    first = "total, i.position" if "weight" in given else "i.position"  # as the index has them
-    if "newest" in given:
+    first = "total, i.position" if "weight" in parameters else "i.position"  # as the index has them
+    if "newest" in parameters:
         order = " ORDER BY i.position DESC LIMIT :newest"
-    elif "oldest" in given:
+    elif "oldest" in parameters:
         order = f" ORDER BY {first} LIMIT :oldest"
     return f"SELECT {_ITEM} FROM muntin_items i{joined} WHERE {' AND '.join(wanted)}{order}"
 
@@ -164,13 +164,13 @@ OPEN_FREE_TURN = f"{END_FREE_TURN} AND {_UNSETTLED}"
 
 
 @cache
-def turns(given: frozenset[str]) -> str:
+def turns(parameters: frozenset[str]) -> str:
     """Return the statement that reads the turns of a session, the newest first."""
-    most = " LIMIT :newest" if "newest" in given else ""
+    most = " LIMIT :newest" if "newest" in parameters else ""
     chosen = f"session = {_SID}"
-    if "number" in given:
+    if "number" in parameters:
         chosen += " AND number = :number"
-    if "status" in given:  # by an index; else SQLite reads all turns of the session
+    if "status" in parameters:  # by an index; else SQLite reads all turns of the session
         numbers = f"SELECT number FROM muntin_turns WHERE {chosen} AND status = :status"
         chosen += f" AND number IN ({numbers} ORDER BY number DESC{most})"
     return f"{_TURN} WHERE {chosen} ORDER BY number DESC{most}"
@@ -189,7 +189,7 @@ def backlog(*, of_one: bool) -> tuple[str, str]:
 
 
 @cache
-def sessions(given: frozenset[str]) -> str:
+def sessions(parameters: frozenset[str]) -> str:
     """Return the statement that lists sessions by their ids."""
     having = {
         "id": "name = :id",
@@ -198,7 +198,7 @@ def sessions(given: frozenset[str]) -> str:
             id IN (SELECT session FROM muntin_turns WHERE {_UNSETTLED} AND first > 0)""",
         "gave_up": "id IN (SELECT session FROM muntin_turns WHERE reason = 'gave_up')",
     }
-    chosen = [clause for name, clause in having.items() if name in given]
+    chosen = [clause for name, clause in having.items() if name in parameters]
     where = " AND ".join(["name > :last", *chosen])
     return f"{_INFO} WHERE {where} ORDER BY name LIMIT :newest"
 

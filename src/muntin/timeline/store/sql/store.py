@@ -189,10 +189,10 @@ class Store(Leases, Timers):
         """
         check_size(limit, "limit")
         values: dict[str, Any] = {} if id is None else {"id": check(id)}
-        given = {
+        parameters = {
             name for name, is_given in (("waiting", waiting), ("gave_up", gave_up)) if is_given
         }
-        statement = sql.sessions(frozenset(given.union(values)))
+        statement = sql.sessions(frozenset(parameters.union(values)))
         page = {"last": after or "", "newest": min(limit, MOST)}
         return [to_info(row) for row in self.database.query(statement, **page, **values)]
 

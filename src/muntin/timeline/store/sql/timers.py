@@ -86,16 +86,16 @@ class Timers:
         Each due time is released once, even if several processes release. Return in how many
         seconds the next timer of these types is due: 0 if some were due now, None if there is none.
         """
-        known = to_ascii_json(sorted(kinds))
+        kinds_text = to_ascii_json(sorted(kinds))
         there = self.database.kind == "postgresql"
         times = {} if there else {"now": to_microseconds(datetime.now(UTC))}
-        rows = self.database.query(NEXT_THERE if there else NEXT, kinds=known, **times)
+        rows = self.database.query(NEXT_THERE if there else NEXT, kinds=kinds_text, **times)
         if not rows or rows[0][0] > 0:  # mostly none is due, and nothing is written
             return rows[0][0] / 1e6 if rows else None
 
         def write(tx: Transaction) -> None:
             now = self._now(tx)
-            rows = tx.all(DUE, now=to_microseconds(now), kinds=known, most=most)
+            rows = tx.all(DUE, now=to_microseconds(now), kinds=kinds_text, most=most)
             # Sessions are locked in one order, so that two releasing processes do not deadlock.
             for timer in sorted(map(_timer, rows), key=lambda timer: (timer.entity, timer.due)):
                 released = release(timer, now)
@@ -119,5 +119,7 @@ class Timers:
 
 def _timer(row: Sequence[Any]) -> Timer:
     session, id, due, every, data = row
-    kept = json.loads(data)
-    return Timer(session, id, from_microseconds(due), kept["payload"], kept["meta"], every)
+    data_fields = json.loads(data)
+    return Timer(
+        session, id, from_microseconds(due), data_fields["payload"], data_fields["meta"], every
+    )

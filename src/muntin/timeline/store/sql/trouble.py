@@ -106,7 +106,7 @@ def advice(error: BaseException) -> str:
     if isinstance(error, sqlite3.Error):
         return DAMAGED  # invalid bytes in a text
     state = getattr(error, "sqlstate", None) or ""
-    known = [begin for begin in _POSTGRES_ADVICE if state.startswith(begin)]
-    if state and max(known, key=len) == "" and not state.startswith(("08", "57P")):
+    matches = [begin for begin in _POSTGRES_ADVICE if state.startswith(begin)]
+    if state and max(matches, key=len) == "" and not state.startswith(("08", "57P")):
         return "this should not happen; please report it"
-    return _POSTGRES_ADVICE[max(known, key=len)]
+    return _POSTGRES_ADVICE[max(matches, key=len)]
