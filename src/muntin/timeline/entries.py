@@ -78,7 +78,7 @@ class ContextEntry:
 
 
 def inserted(
-    id: str, name: str, content: str, attrs: Mapping[str, Any] | None, **given: Any
+    id: str, name: str, content: str, attrs: Mapping[str, Any] | None, **fields: Any
 ) -> Draft:
     """Return the item that inserts an entry, or replaces the one with this id.
 
@@ -93,12 +93,12 @@ def inserted(
     }
     if attrs:
         payload["attrs"] = check_attrs(attrs, what)
-    return Draft("context_inserted", payload=payload, **given)
+    return Draft("context_inserted", payload=payload, **fields)
 
 
-def removed(id: str, **given: Any) -> Draft:
+def removed(id: str, **fields: Any) -> Draft:
     """Return the item that removes an entry."""
-    return Draft("context_removed", payload={"id": id}, **given)
+    return Draft("context_removed", payload={"id": id}, **fields)
 
 
 def entry_of(item: Item) -> ContextEntry:

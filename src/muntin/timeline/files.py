@@ -138,11 +138,11 @@ def import_sessions(
         finished = [writer.finish() for writer in staged.writers]
         store.rename({writer.staged: writer.session for writer in staged.writers})
     except BaseException as error:
-        told = staged.remove()
+        failure = staged.remove()
         if isinstance(error, InvalidInput):
-            raise InvalidInput(f"{source}{read.place}: {error}{told}") from error
-        if told and isinstance(error, Exception):
-            raise StoreError(f"{error}{told}") from error
+            raise InvalidInput(f"{source}{read.place}: {error}{failure}") from error
+        if failure and isinstance(error, Exception):
+            raise StoreError(f"{error}{failure}") from error
         raise
     finally:
         done(staged.owner)
@@ -213,8 +213,8 @@ class _Staged:
 
     def begin(self, session: str, items: int | None) -> _Writer:
         """Begin a session of `items` items, None for a chat; refuse an id that exists."""
-        known = any(writer.session == session for writer in self.writers)
-        if known or self.store.sessions(id=session):
+        is_begun = any(writer.session == session for writer in self.writers)
+        if is_begun or self.store.sessions(id=session):
             raise taken(self.store.name, session)
         staged = f"{STAGED}{self.owner}:{len(self.writers)}"
         self.writers.append(_Writer(self, session, staged, items))
@@ -274,12 +274,12 @@ class _Writer:
         """
         if not isinstance(messages, list) or not messages:
             raise InvalidInput(f"a list of messages was expected, not {shown(messages)}")
-        asked = ever = False
-        for each in messages_from(messages):
-            draft = draft_of(each)
+        was_asked = ever = False
+        for message in messages_from(messages):
+            draft = draft_of(message)
             asks = draft.message is not None and draft.message.role == "user"
-            begins = self._turn == 0 or (asks and ever and not asked)
-            asked, ever = asks, ever or asks
+            begins = self._turn == 0 or (asks and ever and not was_asked)
+            was_asked, ever = asks, ever or asks
             turn = self._turn + 1 if begins else self._turn
             object.__setattr__(draft, "turn", turn)
             self._place(draft, turn)
@@ -349,7 +349,7 @@ class _Writer:
             return
         item = Item(1, draft.kind, 1, draft.message, draft.payload)
         # An entry counts as if it were live.
-        counted = sum(self._counter.message(each) for each in default_messages(item, (1,)))
+        counted = sum(self._counter.message(message) for message in default_messages(item, (1,)))
         key = self._counter.key(draft.message)
         object.__setattr__(draft, "tokens", {} if key is None else {key: counted})
         if not draft.transient:

@@ -207,8 +207,8 @@ class Item:
 
 def is_plain(item: Item) -> bool:
     """Say whether `own_item` copies every part of an item that can be changed."""
-    for each in item.meta.values():  # such as what an answer cost
-        values = each.values() if isinstance(each, dict) else (each,)
+    for entry in item.meta.values():  # such as what an answer cost
+        values = entry.values() if isinstance(entry, dict) else (entry,)
         if any(isinstance(value, dict | list) for value in values):
             return False
     if item.message is not None:
@@ -220,7 +220,9 @@ def own_item(item: Item) -> Item:
     """Return a copy of a plain item whose values the reader may change."""
     meta = item.meta
     if meta:
-        meta = {key: dict(each) if each.__class__ is dict else each for key, each in meta.items()}
+        meta = {
+            key: dict(value) if value.__class__ is dict else value for key, value in meta.items()
+        }
     return Item(
         item.position,
         item.kind,
@@ -359,14 +361,14 @@ class SideWrites:
     counts: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
 
-def draft_of(message: Message, **given: Any) -> Draft:
+def draft_of(message: Message, **fields: Any) -> Draft:
     """Return a message as a draft of its kind."""
     kind: Kind = "message"
     if message.role == "tool":
         kind = "tool_result"
     elif message.tool_calls:
         kind = "tool_call"
-    return Draft(kind, message if message.at is None else replace(message, at=None), **given)
+    return Draft(kind, message if message.at is None else replace(message, at=None), **fields)
 
 
 def error_draft(error: BaseException, before: str = "") -> Draft:

@@ -212,9 +212,9 @@ def _read_visibility(value: object) -> Visibility:
     raise InvalidInput(f"'visibility' must be true or false for client and history: {shown(value)}")
 
 
-def _check_keys(value: dict[str, Any], required: Collection[str], known: Set[str]) -> None:
-    if not value.keys() <= known:
-        raise InvalidInput(f"unknown field {shown(min(value.keys() - known))}")
+def _check_keys(value: dict[str, Any], required: Collection[str], allowed: Set[str]) -> None:
+    if not value.keys() <= allowed:
+        raise InvalidInput(f"unknown field {shown(min(value.keys() - allowed))}")
     for key in required:
         if key not in value:
             raise InvalidInput(f"{key!r} is missing")

@@ -37,12 +37,12 @@ class Earlier:
                 f"[{self.name}: items {self.first} to {last} are not shown; "
                 f"load_timeline_range({self.first}, {last}) reads them]"
             )
-        told = f"{self.name}: {cut.messages + self.beyond} earlier messages are not shown"
+        line = f"{self.name}: {cut.messages + self.beyond} earlier messages are not shown"
         if self.snapshot:
-            told += (
+            line += (
                 f'; load_source_range("{self.name}", 0, {self.size}, "{self.snapshot}") reads all'
             )
-        return f"[{told}]"
+        return f"[{line}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,12 @@ class Rest:
         """Say which characters are missing."""
         missing = cut.characters + self.size - self.given
         start, end = (self.size - missing, self.size) if self.keep == "head" else (0, missing)
-        told = f"{self.name}: characters {start} to {end} are not shown"
+        line = f"{self.name}: characters {start} to {end} are not shown"
         if self.snapshot:
-            told += (
+            line += (
                 f'; load_source_range("{self.name}", {start}, {end}, "{self.snapshot}") reads them'
             )
-        return f"[{told}]"
+        return f"[{line}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +85,10 @@ class EntryRest:
     def __call__(self, cut: Cut) -> str:
         """Say which characters are missing."""
         id = compact_json(self.id)
-        told = f"entry {id}: characters {self.size - cut.characters} to {self.size} are not shown"
+        line = f"entry {id}: characters {self.size - cut.characters} to {self.size} are not shown"
         if self.loads:
-            told += f"; load_context_history({id}, {self.position}) reads it"
-        return f"[{told}]"
+            line += f"; load_context_history({id}, {self.position}) reads it"
+        return f"[{line}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +107,17 @@ class InputRest:
         """Say how much is missing, and how to read the whole."""
         if cut.messages > 1:
             return f"[{cut.messages:,} messages, {cut.characters:,} characters, are left out here]"
-        told = f"{cut.characters:,} characters of this message are left out here"
+        line = f"{cut.characters:,} characters of this message are left out here"
         for at, size, snapshot in self.kept:
             if at == cut.last_at or len(self.kept) == 1:
-                told += f'; load_source_range("input", 0, {size}, "{snapshot}") reads all of it'
+                line += f'; load_source_range("input", 0, {size}, "{snapshot}") reads all of it'
                 break
-        return f"[{told}]"
+        return f"[{line}]"
 
 
 Made: TypeAlias = Earlier | Rest | EntryRest | InputRest
 _MARKERS = (Earlier, Rest, EntryRest, InputRest)
-_KINDS: dict[str, type[Made]] = {each.__name__: each for each in _MARKERS}
+_KINDS: dict[str, type[Made]] = {marker.__name__: marker for marker in _MARKERS}
 
 
 def write_marker(marker: object) -> dict[str, Any] | None:

@@ -49,14 +49,16 @@ def project(
     heads, parts = _grouped(items)
     for item, at in in_turns([item for item in heads if item.position > since]):
         children = parts.get(item.position, item.items)
-        given = None
+        projected = None
         if projection is not None:
-            given = projection(_with_items(item, children) if children else item)
-        if given is None:
+            projected = projection(_with_items(item, children) if children else item)
+        if projected is None:
             messages += _default(item, children, live, placing, at)
         else:
             shows = None if session is None else (session, item.position)
-            messages += [at_position(each, at, None, shows) for each in _checked(given, item)]
+            messages += [
+                at_position(message, at, None, shows) for message in _checked(projected, item)
+            ]
     return messages
 
 
@@ -81,15 +83,15 @@ class _Placing:
         The same message at the same place is the same object again, which memos recognise.
         """
         key, memo_key = self._key, (self._session, shows.position, self._key)
-        found = _placed.get(memo_key)
-        if found is not None and found[0] is message and found[1] is tokens and found[2] == at:
-            return cast("Message", found[3])
+        cached = _placed.get(memo_key)
+        if cached is not None and cached[0] is message and cached[1] is tokens and cached[2] == at:
+            return cast("Message", cached[3])
         if key not in tokens:
             key = self.key(message) if tokens else None
-        known = (key, tokens[key]) if key is not None and key in tokens else None
+        counted = (key, tokens[key]) if key is not None and key in tokens else None
         if self._session is None:
-            return at_position(message, at, known)
-        placed = at_position(message, at, known, (self._session, shows.position))
+            return at_position(message, at, counted)
+        placed = at_position(message, at, counted, (self._session, shows.position))
         # A message made from a payload is new each time.
         size = None if shows.message is None else characters_of(message)
         if size is not None:
@@ -142,8 +144,12 @@ class Projections:
         if self.plain:
             return None
         answers = [self._ask(number, item) for number in range(len(self._given))]
-        shown = (each for each in answers if each is not None and each != [] and each != ())
-        return next(shown, None if None in answers or not answers else [])
+        messages = (
+            messages
+            for messages in answers
+            if messages is not None and messages != [] and messages != ()
+        )
+        return next(messages, None if None in answers or not answers else [])
 
 
 def check_since(since: object) -> int:
@@ -174,7 +180,7 @@ def top_level(items: Iterable[Item]) -> list[Item]:
 
 def _grouped(items: Iterable[Item]) -> tuple[list[Item], Mapping[int, Sequence[Item]]]:
     """Return the items that are not part of a run, and the items of each run by its position."""
-    found: dict[int, Item] = {}
+    runs: dict[int, Item] = {}
     children: dict[int, list[Item]] = {}
     outer: dict[int, int] = {}
     for item in items:
@@ -183,17 +189,17 @@ def _grouped(items: Iterable[Item]) -> tuple[list[Item], Mapping[int, Sequence[I
             run = None  # a run stands before its items; two could name each other
         while run is not None and run in outer:
             run = outer[run]
-        if run is None or (run in found and found[run].kind != "run"):
-            found[item.position] = item
+        if run is None or (run in runs and runs[run].kind != "run"):
+            runs[item.position] = item
             continue
         if item.kind == "run":
             outer[item.position] = run
         children.setdefault(run, []).append(item)
     for run, parts in children.items():
         # A run that began before the first item read is known only by its items.
-        if run not in found:
-            found[run] = Item(run, "run", parts[0].turn)
-    return [found[position] for position in sorted(found)], children
+        if run not in runs:
+            runs[run] = Item(run, "run", parts[0].turn)
+    return [runs[position] for position in sorted(runs)], children
 
 
 def in_turns(items: Sequence[Item]) -> list[tuple[Item, float]]:
@@ -213,11 +219,11 @@ def in_turns(items: Sequence[Item]) -> list[tuple[Item, float]]:
     begins: dict[int, int] = {}
     for item in items:
         begins.setdefault(item.turn, item.position)
-    shown: list[tuple[Item, float]] = []
+    placed: list[tuple[Item, float]] = []
     for item in items:
         later = [at for turn, at in begins.items() if turn > item.turn and at < item.position]
-        shown.append((item, min(later) - 0.5 if later else item.position))
-    return sorted(shown, key=lambda each: (each[1], each[0].turn, each[0].position))
+        placed.append((item, min(later) - 0.5 if later else item.position))
+    return sorted(placed, key=lambda pair: (pair[1], pair[0].turn, pair[0].position))
 
 
 def _with_items(run: Item, items: Sequence[Item]) -> Item:
@@ -265,28 +271,28 @@ def _told(items: Sequence[Item], placing: _Placing, at: float) -> Message:
     *thoughts, last = (item.message for item in items if item.message is not None)
     if not thoughts:
         return placing.put(last, items[-1].tokens, at, items[-1])
-    told = _joint(thoughts, last)
+    joint = _joint(thoughts, last)
     tokens: dict[str, int] = {}
-    key = placing.key(told)
+    key = placing.key(joint)
     if key is not None and all(key in item.tokens for item in items):
         # One message now, so the overhead is counted once.
         spared = placing.overhead * (len(items) - 1)
         tokens = {key: sum(item.tokens[key] for item in items) - spared}
-    return placing.put(told, tokens, at, items[0])
+    return placing.put(joint, tokens, at, items[0])
 
 
 def _joint(thoughts: Sequence[Message], last: Message) -> Message:
     """Return an answer with its reasoning as one message, the same each time."""
     key = (id(last), *map(id, thoughts))
-    found = _joined.get(key)
-    if found is not None and all(map(operator.is_, found[1:], (last, *thoughts))):
-        return cast("Message", found[0])
+    cached = _joined.get(key)
+    if cached is not None and all(map(operator.is_, cached[1:], (last, *thoughts))):
+        return cast("Message", cached[0])
     content = tuple(part for message in (*thoughts, last) for part in _parts(message))
-    told = replace(last, content=content)
-    size = characters_of(told)
+    joint = replace(last, content=content)
+    size = characters_of(joint)
     if size is not None:
-        _joined.put(key, (told, last, *thoughts), size)
-    return told
+        _joined.put(key, (joint, last, *thoughts), size)
+    return joint
 
 
 def default_messages(item: Item, live: Collection[int] = ()) -> list[Message]:
@@ -296,8 +302,8 @@ def default_messages(item: Item, live: Collection[int] = ()) -> list[Message]:
     if item.kind in ("message", "wake"):
         return [user(_text(item.payload))]
     if item.kind in ("signal", "error"):
-        told = item.meta.get(FACT, item.payload) if item.kind == "error" else item.payload
-        return [user(_tag(item.kind, told))]
+        content = item.meta.get(FACT, item.payload) if item.kind == "error" else item.payload
+        return [user(_tag(item.kind, content))]
     if item.kind == "context_inserted" and item.position in live:
         return [system(entry_of(item).render())]
     return []
@@ -322,7 +328,7 @@ def _tag(name: str, payload: Any) -> str:
 
 
 # Characters that end a line and yet stand unescaped in JSON.
-_LINE_ENDS = {ord(each): f"\\u{ord(each):04x}" for each in "\x85\u2028\u2029"}
+_LINE_ENDS = {ord(character): f"\\u{ord(character):04x}" for character in "\x85\u2028\u2029"}
 
 
 def _parts(message: Message) -> tuple[Part, ...]:
@@ -331,10 +337,10 @@ def _parts(message: Message) -> tuple[Part, ...]:
     return (Text(message.content),) if message.content else ()
 
 
-def _checked(given: object, item: Item) -> list[Message]:
-    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+def _checked(messages: object, item: Item) -> list[Message]:
+    if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         raise InvalidType(
             f"the projection of the {item.kind} item at {item.position} must be a list of "
-            f"messages or None, not {shown(given)}"
+            f"messages or None, not {shown(messages)}"
         )
-    return messages_from(given)
+    return messages_from(messages)

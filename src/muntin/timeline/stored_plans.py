@@ -71,7 +71,7 @@ def write_plan(plan: Plan, contents: dict[str, str]) -> dict[str, Any]:
         "tokenizer": declared.counter.name,
         "profile": profile.name if profile else None,
         "caching": profile is not None and profile.caching is not None,
-        "tools": [_put(each, contents) for each in tools],
+        "tools": [_put(schema, contents) for schema in tools],
         "recap": None if declared.recap is None else list(astuple(declared.recap)),
         "slots": [
             _write_slot(slot, budget * _CHARACTERS, contents, _questions(plan, slot))
@@ -82,20 +82,22 @@ def write_plan(plan: Plan, contents: dict[str, str]) -> dict[str, Any]:
 
 def _questions(plan: Plan, slot: Slot) -> list[int]:
     """Return which messages of a slot stay in front of what has left it."""
-    found = [each for each in plan.slots if each.slot.index == slot.index and each.levels.gone]
-    units = [form.unit for each in found for form in each.view.forms]
+    moved_plans = [
+        each for each in plan.slots if each.slot.index == slot.index and each.levels.gone
+    ]
+    units = [form.unit for part in moved_plans for form in part.view.forms]
     return [index for unit in units if unit.role == "user" for index in unit.indices]
 
 
 def _write_slot(
-    slot: Slot, most: int, contents: dict[str, str], asked: Sequence[int] = ()
+    slot: Slot, most: int, contents: dict[str, str], questions: Sequence[int] = ()
 ) -> dict[str, Any]:
     rules: dict[str, Any] = {}
     for part, names in _FIELDS.items():
-        given, usual = (getattr(each, part) if part else each for each in (slot, _DEFAULTS))
+        options, usual = (getattr(value, part) if part else value for value in (slot, _DEFAULTS))
         for name, key in names.items():
-            if getattr(given, name) != getattr(usual, name):
-                rules[key] = getattr(given, name)
+            if getattr(options, name) != getattr(usual, name):
+                rules[key] = getattr(options, name)
     trim, group = slot.trim, slot.place.group
     if group is not None:
         rules["group"] = [group.name, group.join, group.interleave, group.share, group.chain]
@@ -114,9 +116,9 @@ def _write_slot(
     if marker is not None:
         rules["marker"] = marker
     try:
-        shown = _shown(slot, most, asked)
+        shown = _shown(slot, most, questions)
     except NeedsConversation:
-        shown = _shown(in_full(slot), most, asked)
+        shown = _shown(in_full(slot), most, questions)
     messages = _put_messages([_content(message) for message in shown], contents)
     return {"name": slot.name, "messages": messages, **rules}
 
@@ -126,20 +128,20 @@ def _in_order(rungs: Ladder) -> list[Any]:
     return list(astuple(rungs))
 
 
-def _shown(slot: Slot, characters: int, asked: Sequence[int]) -> list[Message]:
+def _shown(slot: Slot, characters: int, questions: Sequence[int]) -> list[Message]:
     """Return the messages of a slot that a window could show; of a long list the newest, and the
     messages `asked` that asked for their run. A shortened result may be one line."""
     newest: list[Message] = []
     shortens = bool(slot.trim.ladder or slot.trim.results)
-    for each in reversed(slot.messages):
+    for item in reversed(slot.messages):
         if characters < 0:
             break
-        message = each if isinstance(each, Message) else as_message(each)
+        message = item if isinstance(item, Message) else as_message(item)
         newest.append(message)
         size = len(message.text)
         characters -= 1 + (min(size, _LINE) if shortens and message.role == "tool" else size)
-    left = len(slot.messages) - len(newest)
-    return [*(as_message(slot.messages[n]) for n in asked if 0 <= n < left), *newest[::-1]]
+    older = len(slot.messages) - len(newest)
+    return [*(as_message(slot.messages[n]) for n in questions if 0 <= n < older), *newest[::-1]]
 
 
 @memoize_by_identity(characters_of)
@@ -162,7 +164,7 @@ _LONG, _ENDS, _LEAST = 200, ("00", "40", "80", "c0"), 16
 def _put_messages(named: Sequence[tuple[str, str]], contents: dict[str, str]) -> list[Any]:
     """Put messages into `contents`, and return their names; a block has its name and its length."""
     blocks, rest = _put_blocks(named, contents)
-    return [*blocks, *[_put(each, contents) for each in rest]]
+    return [*blocks, *[_put(item, contents) for item in rest]]
 
 
 def _put_blocks(
@@ -174,7 +176,7 @@ def _put_blocks(
     for end, (name, _) in enumerate(named if len(named) > _LONG else (), 1):
         if end - start >= _LEAST and name.endswith(_ENDS):
             block = named[start:end]
-            key = digest("".join([each for each, _ in block]), 12)
+            key = digest("".join([line for line, _ in block]), 12)
             contents[key] = f"[{','.join([text for _, text in block])}]"
             blocks.append([key, len(block)])
             start = end
@@ -183,16 +185,16 @@ def _put_blocks(
 
 def _write_previous(frontier: Frontier, contents: dict[str, str]) -> dict[str, Any]:
     """Return the frontier of the window before, its long lists in blocks."""
-    digests = [(each, f'"{each}"') for each in frontier.digests]
+    digests = [(digest_, f'"{digest_}"') for digest_ in frontier.digests]
     blocks, rest = _put_blocks(digests, contents)
     chunks = {str(place): chunk for place, chunk in enumerate(frontier.chunks) if chunk}
-    written = {**frontier.to_dict(), "digests": [*blocks, *[each for each, _ in rest]]}
+    written = {**frontier.to_dict(), "digests": [*blocks, *[line for line, _ in rest]]}
     return {**written, "chunks": [len(frontier.chunks), chunks]} if blocks else written
 
 
 def _read_previous(written: Mapping[str, Any], get: Callable[[str], Any]) -> Frontier:
     data = dict(written)
-    if any(not isinstance(each, str) for each in data["digests"]):
+    if any(not isinstance(item, str) for item in data["digests"]):
         size, chunks = data["chunks"]
         data["chunks"] = [chunks.get(str(place), "") for place in range(size)]
         data["digests"] = list(_read_list(data["digests"], get, lambda name: name))
@@ -239,7 +241,7 @@ def read_plan(
     profile = as_profile(written["profile"])
     if profile is not None and not written.get("caching", True):  # a prompt file may say so
         profile = replace(profile, caching=None)
-    slots = [_read_slot(index, each, get) for index, each in enumerate(written["slots"])]
+    slots = [_read_slot(index, slot, get) for index, slot in enumerate(written["slots"])]
     declared = Declaration(
         tuple(slots),
         Budget(written["budget"]),
@@ -308,12 +310,14 @@ def _note_counts(declared: Declaration, report: Mapping[str, Any]) -> None:
     Sizes of single messages are taken from the report: counting many megabytes takes seconds.
     """
     counter = declared.counter
-    known: Mapping[int, Any] = {}
+    slots: Mapping[int, Any] = {}
     if counter.name == report["tokenizer"]:
-        known = {slot["index"]: slot for slot in report["slots"]}
+        slots = {slot["index"]: slot for slot in report["slots"]}
     for slot in declared.slots:
-        told = None if slot.is_joined else known.get(slot.index)  # a joined text has only shares
-        sizes = {} if told is None else _told_sizes(told, len(slot.messages))
+        slot_report = (
+            None if slot.is_joined else slots.get(slot.index)
+        )  # a joined text has only shares
+        sizes = {} if slot_report is None else _told_sizes(slot_report, len(slot.messages))
         for index, item in enumerate(slot.messages):
             message = as_message(item)
             key = counter.key(message)
@@ -322,14 +326,20 @@ def _note_counts(declared: Declaration, report: Mapping[str, Any]) -> None:
                 counted(message, key, counter.message(message) if size is None else size)
 
 
-def _told_sizes(told: Mapping[str, Any], size: int) -> dict[int, int]:
+def _told_sizes(slot_report: Mapping[str, Any], size: int) -> dict[int, int]:
     """Return the sizes of single messages in a report, by their places in the stored slot."""
     # The newest messages of the slot are stored.
-    earlier = max((each["first"] + each["count"] for each in told["decisions"]), default=0) - size
+    earlier = (
+        max(
+            (decision["first"] + decision["count"] for decision in slot_report["decisions"]),
+            default=0,
+        )
+        - size
+    )
     return {
-        each["first"] - earlier: each["tokens_asked"]
-        for each in told["decisions"]
-        if each["count"] == 1
-        and each["status"] in ("kept", "trimmed", "dropped")
-        and each["reason"] not in ("beyond_fit", "orphaned")
+        decision["first"] - earlier: decision["tokens_asked"]
+        for decision in slot_report["decisions"]
+        if decision["count"] == 1
+        and decision["status"] in ("kept", "trimmed", "dropped")
+        and decision["reason"] not in ("beyond_fit", "orphaned")
     }

@@ -50,8 +50,8 @@ class Items:
         limits = [] if self.window is None else [self.window]
         if limit is not None:
             limits.append(check_limit(limit, "limit", counts=Turns))
-        turns = min((each.count for each in limits if isinstance(each, Turns)), default=None)
-        tokens = min((each.count for each in limits if isinstance(each, Tokens)), default=None)
+        turns = min((limit.count for limit in limits if isinstance(limit, Turns)), default=None)
+        tokens = min((limit.count for limit in limits if isinstance(limit, Tokens)), default=None)
         return self._turns("history", turns, tokens, read)[0]
 
     def newest(self, turns: int) -> tuple[list[Item], bool]:
@@ -89,10 +89,10 @@ class Items:
         if isinstance(limit, Turns | Tokens):
             turns = limit.count if isinstance(limit, Turns) else None
             tokens = limit.count if isinstance(limit, Tokens) else None
-            found, _ = self._turns(view, turns, tokens, self._session.opened().read)
+            items, _ = self._turns(view, turns, tokens, self._session.opened().read)
             return [
                 item
-                for item in found
+                for item in items
                 if item.position > after and (before is None or item.position < before)
             ]
         if limit is not None:
@@ -136,8 +136,8 @@ class Items:
     ) -> list[Item]:
         """Return the items of completed turns."""
         id = self._session.id
-        found = read(id, view=view, first_turn=first, last_turn=last, settled=last + 1)
-        return [item for item in lasting(found, last) if item.turn not in early]
+        items = read(id, view=view, first_turn=first, last_turn=last, settled=last + 1)
+        return [item for item in lasting(items, last) if item.turn not in early]
 
     def _by_tokens(
         self,
@@ -157,12 +157,12 @@ class Items:
         while True:
             oldest = self._session.store.read(self._session.id, weight=reach, oldest=1)
             start = max(first, oldest[0].turn) if oldest else first
-            found = self._past(view, start, last, early, read)
-            kept = self._fit(found, tokens)
-            if kept is not None:
-                return kept
+            items = self._past(view, start, last, early, read)
+            fitting = self._fit(items, tokens)
+            if fitting is not None:
+                return fitting
             if start <= first:
-                return found
+                return items
             reach *= 2  # hidden items and failed turns weighed in: look further back
 
     def _fit(self, items: list[Item], tokens: int) -> list[Item] | None:
