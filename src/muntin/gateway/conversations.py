@@ -104,9 +104,9 @@ class Conversations:
             stored = self._ask(partial(self._stored, past, answer))
             is_unsure |= stored is None
             with self._lock:
-                found = self._choose(past, answer, stored or {}, place == len(talk.past))
-                if found is not None:
-                    return self._take(found, newest)
+                match = self._choose(past, answer, stored or {}, place == len(talk.past))
+                if match is not None:
+                    return self._take(match, newest)
         new = f"gateway/{_digest(who, talk.first_digest)}-{uuid4().hex[:8]}"
         with self._lock:
             return self._take(Conversation(new, caller=who, is_unsure=is_unsure), newest)
@@ -117,11 +117,11 @@ class Conversations:
             past, answer = _at(conversation.caller, talk, place)
             stored = self._stored(past, answer)
             with self._lock:
-                others = {name: each for name, each in stored.items() if name not in self._held}
+                unheld = {name: digest for name, digest in stored.items() if name not in self._held}
                 at_end = place == len(talk.past)
-                found = self._choose(past, answer, others, at_end, is_held=False)
-                if found is not None:
-                    self._rename(conversation, found.session)
+                match = self._choose(past, answer, unheld, at_end, is_held=False)
+                if match is not None:
+                    self._rename(conversation, match.session)
                     break
         conversation.is_unsure = False
 
@@ -164,25 +164,25 @@ class Conversations:
                 is_waiting = text.startswith(WAITING)
                 if is_waiting and is_again and self._is_gone(text[len(WAITING) :]):
                     text = REFUSED
-                left = Conversation(session, past, frontier=frontier)
-                at[session] = left, None if text.startswith(WAITING) else text
+                candidate = Conversation(session, past, frontier=frontier)
+                at[session] = candidate, None if text.startswith(WAITING) else text
         if is_again:
-            at = {session: each for session, each in at.items() if each[1] == REFUSED}
-        same = [each for each, text in at.values() if text == answer]
-        every = [each for each, _ in at.values()]
-        return next((found[0] for found in (every, same) if len(found) == 1), None)
+            at = {session: entry for session, entry in at.items() if entry[1] == REFUSED}
+        same = [candidate for candidate, text in at.values() if text == answer]
+        every = [candidate for candidate, _ in at.values()]
+        return next((candidates[0] for candidates in (every, same) if len(candidates) == 1), None)
 
     def _is_gone(self, owner: str) -> bool:
         return owner != self.owner and is_gone(owner, None, datetime.now(UTC))
 
     def _take(self, before: Conversation, past: str) -> Conversation:
-        taken = Conversation(before.session, past, before.caller, before.frontier)
-        taken.is_unsure = before.is_unsure
-        taken.before = self._held.get(before.session)
-        if taken.before is not None:
-            taken.before.before = None
-        self._hold(taken)
-        return taken
+        successor = Conversation(before.session, past, before.caller, before.frontier)
+        successor.is_unsure = before.is_unsure
+        successor.before = self._held.get(before.session)
+        if successor.before is not None:
+            successor.before.before = None
+        self._hold(successor)
+        return successor
 
     def _hold(self, conversation: Conversation) -> None:
         self._drop(self._held.pop(conversation.session, None))

@@ -146,19 +146,19 @@ async def pass_back(
         }
     )
     # A client that knows the length of the answer has all of it with the last byte.
-    left = int(response.headers.get("content-length") or -1)
+    bytes_left = int(response.headers.get("content-length") or -1)
     try:
         async for data in response.aiter_raw():
             feed(data)
-            left -= len(data)
-            if left == 0:
+            bytes_left -= len(data)
+            if bytes_left == 0:
                 await end()
             await send({"type": "http.response.body", "body": data, "more_body": True})
     except httpx2.TransportError:
         # The response is left unfinished: the server then cuts the connection, so that the client
         # does not take a part for the whole.
         return False
-    if left != 0:
+    if bytes_left != 0:
         await end()
     await send({"type": "http.response.body", "body": b"", "more_body": False})
     return True
