@@ -134,7 +134,7 @@ class Conversation:
         try:
             async with turn.held():
                 await turn.wait()
-                given = TurnInput(
+                turn_input = TurnInput(
                     (message,), {(self.session.id, turn.first)}, projected=ctx.projected
                 )
                 composer, tools = self._composer, self._tools
@@ -144,11 +144,11 @@ class Conversation:
                     following = composer.after(turn.receipts.load("window"))
                     if composer.summary is not None:
                         following = following.with_summary(turn.receipts.summaries("window"))
-                    ctx.give(slots=TurnSlots(following, given))
+                    ctx.give(slots=TurnSlots(following, turn_input))
                 if not self._ready:
                     await self._call("on_init", ctx)
                     self._ready = True
-                declare = await self._declare(composer, ctx, given)
+                declare = await self._declare(composer, ctx, turn_input)
                 with turn.work.inside():
                     run = RecordedRun(
                         turn,
@@ -188,29 +188,31 @@ class Conversation:
             history=any(inspect.iscoroutinefunction(hook) for hook in hooks),
         )
 
-    async def _declare(self, composer: Composer, ctx: Ctx, given: TurnInput) -> DeclareStep:
+    async def _declare(self, composer: Composer, ctx: Ctx, turn_input: TurnInput) -> DeclareStep:
         """Ask the strategy, and return how each step is declared."""
         if self._strategy is None:
             room = composer.budget.remaining_input_tokens
-            shown, (past,) = given.taken_out_of([ctx.timeline_messages().newest(room)])
+            visible, (past,) = turn_input.taken_out_of([ctx.timeline_messages().newest(room)])
 
             def declare(composer: Composer, run: tuple[Message, ...]) -> Slots:
                 slots = composer.slots()
                 if self._system is not None:
                     slots.add("system", [self._system], tier="pinned", required=True)
                 slots.add("timeline", past, trimming=composer.history_trimming)
-                slots.add("input", list(shown.messages))
+                slots.add("input", list(visible.messages))
                 return composer.add_run(slots, run)
 
             return declare
         returned = await self._call("on_context_build", ctx)
         window: Window | None = returned if returned is ctx.slots.rendered else None
-        declared = ctx.slots.declared if window else _declared(returned, ctx.slots, given, composer)
+        declared = (
+            ctx.slots.declared if window else _declared(returned, ctx.slots, turn_input, composer)
+        )
 
         def declare_again(composer: Composer, run: tuple[Message, ...]) -> Slots | Window:
             if window is not None and not run:
                 return window
-            return composer.add_run(composer.with_input(declared, given), run)
+            return composer.add_run(composer.with_input(declared, turn_input), run)
 
         return declare_again
 
@@ -243,14 +245,14 @@ def _given(text: str, attachments: Sequence[Attachment]) -> Input:
     """Return a user's input; refuse empty input."""
     if not isinstance(attachments, Sequence) or isinstance(attachments, str | bytes):
         raise InvalidType(f"attachments must be a list of Attachment, not {shown(attachments)}")
-    given = Input(check_text(text, "text"), tuple(attachments))
-    if not given.attachments:
+    turn_message = Input(check_text(text, "text"), tuple(attachments))
+    if not turn_message.attachments:
         refuse_blank(text, "text")
-    return given
+    return turn_message
 
 
 def _declared(
-    returned: Any, slots: TurnSlots, given: TurnInput, composer: Composer
+    returned: Any, slots: TurnSlots, turn_input: TurnInput, composer: Composer
 ) -> Sequence[Slot]:
     """Return the slots that a strategy means by what it returned."""
     if returned is None:
@@ -267,20 +269,24 @@ def _declared(
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         raise StrategyError("on_context_build", f"returned a {type(returned).__name__}")
     listed = messages_from(messages)
-    asked = [n for n, each in enumerate(listed) if each.role == "user"]
+    user_places = [n for n, message in enumerate(listed) if message.role == "user"]
     # The newest message of the user is the input, if it has its words or is its item.
-    place = asked[-1] if asked and _is_input(listed[asked[-1]], given) else len(listed)
-    own = composer.slots()
-    own.add("messages", listed[:place], trimming=composer.history_trimming)
+    place = (
+        user_places[-1]
+        if user_places and _is_input(listed[user_places[-1]], turn_input)
+        else len(listed)
+    )
+    new_slots = composer.slots()
+    new_slots.add("messages", listed[:place], trimming=composer.history_trimming)
     if place < len(listed):
-        is_copy = texts_of([listed[place]]) == texts_of(given.messages)
-        own.add("input", list(given.messages) if is_copy else [listed[place]])
-    own.add("messages", listed[place + 1 :])
-    return own.declared
+        is_copy = texts_of([listed[place]]) == texts_of(turn_input.messages)
+        new_slots.add("input", list(turn_input.messages) if is_copy else [listed[place]])
+    new_slots.add("messages", listed[place + 1 :])
+    return new_slots.declared
 
 
-def _is_input(message: Message, given: TurnInput) -> bool:
+def _is_input(message: Message, turn_input: TurnInput) -> bool:
     if message.item is not None:
-        return given.holds(message)
-    versions = (*given.messages, *(given.projected() or ()))
+        return turn_input.holds(message)
+    versions = (*turn_input.messages, *(turn_input.projected() or ()))
     return message.text in texts_of(versions)

@@ -1,6 +1,6 @@
 """ctx: the one object that strategies, handlers, resolvers and generators are given.
 
-Each door fills in its parts; asking for another part is an error that names its door.
+Each interface fills in its parts; asking for another part is an error that names its interface.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from muntin.runtime.entity_agent import Agent
     from muntin.runtime.turn import ActiveTurn
 
-_DOORS = {
+_INTERFACES = {
     "slots": "strategies (app.conversation)",
     "wake": "entities (@app.entity)",
     "events": "entities (@app.entity)",
@@ -94,7 +94,7 @@ class Ctx:
         self.session: Session = turn.session
         self._where = where
         self.input = input
-        # The parts that this door has; a part that it lacks is no attribute, see `_DOORS`.
+        # The parts that this interface has; the others are no attributes, see `_INTERFACES`.
         for name, value in (("message", message), ("budget", budget), ("slots", slots)):
             if value is not None:
                 self.give(**{name: value})
@@ -103,7 +103,7 @@ class Ctx:
         if cap is not None:
             self.give(cap=SimpleNamespace(**cap))
         self.sources: Sources | None = None
-        # How many seconds a function of this door may take.
+        # How many seconds a function of this interface may take.
         self.timeout = timeout
         # Whether the history or the entries were read.
         self.looked = False
@@ -115,8 +115,8 @@ class Ctx:
         self.projections = Projections(self._positions)
 
     def __getattr__(self, name: str) -> Any:
-        if name in _DOORS:
-            raise self._elsewhere(name, _DOORS[name])
+        if name in _INTERFACES:
+            raise self._elsewhere(name, _INTERFACES[name])
         raise AttributeError(f"ctx has no {name!r}")
 
     def __repr__(self) -> str:
@@ -138,8 +138,8 @@ class Ctx:
         if timeline is not None:
             past = TimelineMessages(self.session, self.turn.number, begins=self._begins)
             self._ahead = past.read_newest(timeline, self.turn.alone)
-            asked = [item for item in self._ahead.items if item.position == first]
-            self._asked = [unshared(item) for item in asked]
+            question = [item for item in self._ahead.items if item.position == first]
+            self._asked = [unshared(item) for item in question]
         if history:
             self.turn.entries.load()
             self._history = PastHistory(self.session, self.turn.number)
@@ -186,28 +186,28 @@ class Ctx:
         for source in by_name.values():
             if isinstance(source.content, TimelineMessages):
                 weight = source.max or budget
-                for shown in session.store.read(session.id, weight=weight, oldest=1):
-                    scope = replace(scope, before=shown.position)
+                for item in session.store.read(session.id, weight=weight, oldest=1):
+                    scope = replace(scope, before=item.position)
             elif source.content == self.relevant:
                 most = source.max or most
         if query is None:
-            said = self.get("message")
-            asked = session.project(self._asked) or ([] if said is None else [said])
-            query = "\n".join(each.text for each in asked)
+            text = self.get("message")
+            messages = session.project(self._asked) or ([] if text is None else [text])
+            query = "\n".join(message.text for message in messages)
         return recall(session, query, tokens or most, limit=limit, scope=scope)
 
     def projected(self) -> list[Message] | None:
         """Return the turn's input as its projections show it; None if there are none."""
         if not self.projections:
             return None
-        shown: list[Message] = []
+        visible: list[Message] = []
         for item in self._asked:
-            found = self.session.project([item], self.projections)
+            messages = self.session.project([item], self.projections)
             hidden = Message(
                 "user", HIDDEN, at=item.position, item=(self.session.id, item.position)
             )
-            shown += found or [hidden]
-        return shown
+            visible += messages or [hidden]
+        return visible
 
     def timeline_messages(
         self, *, since: int | None = None, projection: Projection | None = None
@@ -235,8 +235,8 @@ class Ctx:
         """Return where the window before begins on the timeline: all that it shows, even as one
         line, the next window shows too."""
         before = self.turn.receipts.load("window")
-        known = before.lazy_frontier.starts if isinstance(before, Window) else ()
-        starts = before.starts if isinstance(before, Frontier) else known
+        before_starts = before.lazy_frontier.starts if isinstance(before, Window) else ()
+        starts = before.starts if isinstance(before, Frontier) else before_starts
         places = [
             Place(int(start.at), start.item)
             for start in starts
@@ -288,11 +288,11 @@ class Ctx:
         return None
 
     async def _written(self, id: str) -> ContextEntry:
-        found, _ = await self.turn.flush(lambda: self.session.get_context(id))
-        if found is None:
+        entry, _ = await self.turn.flush(lambda: self.session.get_context(id))
+        if entry is None:
             raise MuntinError(f"the context entry {id!r} was removed before it was written")
-        self.turn.entries.note(found)
-        return found
+        self.turn.entries.note(entry)
+        return entry
 
     def get_context(self, id: str) -> ContextEntry | None:
         """Return the live context entry with this id, or None."""
@@ -356,10 +356,10 @@ class Ctx:
 
     def _need_wake(self, name: str) -> None:
         if "wake" not in self.__dict__:
-            raise self._elsewhere(name, _DOORS["wake"])
+            raise self._elsewhere(name, _INTERFACES["wake"])
 
-    def _elsewhere(self, name: str, door: str) -> MuntinError:
-        return MuntinError(f"ctx.{name} is not here, in {self._where}; it belongs to {door}")
+    def _elsewhere(self, name: str, interface: str) -> MuntinError:
+        return MuntinError(f"ctx.{name} is not here, in {self._where}; it belongs to {interface}")
 
     async def run(self, generator: Any, input: Any = None) -> Any:
         """Run a generator inside of this turn, and return its reply."""

@@ -56,9 +56,9 @@ class Embeddings:
         if settings.embed is None or resting or (running is not None and not running.done()):
             return
         # Outside of any turn: no turn waits for it.
-        made = asyncio.create_task(self._make(session, settings), context=Context())
-        self._tasks[session.id] = made
-        made.add_done_callback(lambda _: self._tasks.pop(session.id, None))
+        task = asyncio.create_task(self._make(session, settings), context=Context())
+        self._tasks[session.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(session.id, None))
 
     async def _make(self, session: Session, settings: Recall) -> None:
         name = settings.embedder

@@ -114,8 +114,8 @@ class Agent:
             reads_entries=sources is not None,
         )
         begun = await run.begin(partial(self._read, composer))
-        shown = self._show(begun, loaded, resuming)
-        async for event in run.ask(partial(self._declare, run, shown), streaming=streaming):
+        fixed_content = self._show(begun, loaded, resuming)
+        async for event in run.ask(partial(self._declare, run, fixed_content), streaming=streaming):
             yield event
 
     def _read(self, composer: Composer) -> _Begun:
@@ -174,11 +174,15 @@ class Agent:
         ctx, tools = self._ctx, self._tools
         if not self._recovers or (ctx.sources is None and not tools):
             return self._composer.offering(tools), tools
-        own = ctx.tools if ctx.sources is not None else (ctx.load_result,)
-        return offering(self._composer, tools, own)
+        more_tools = ctx.tools if ctx.sources is not None else (ctx.load_result,)
+        return offering(self._composer, tools, more_tools)
 
     def _declare(
-        self, run: RecordedRun, shown: _Shown, composer: Composer, messages: Sequence[Message]
+        self,
+        run: RecordedRun,
+        fixed_content: _Shown,
+        composer: Composer,
+        messages: Sequence[Message],
     ) -> Slots:
         """Declare the whole timeline, of which the newest part stays, or the sources within their
         budget; then the message that woke the entity, and what the turn has done."""
@@ -187,21 +191,23 @@ class Agent:
         if self._system is not None:
             slots.add("system", [self._system], tier="pinned", required=True, priority=SYSTEM)
         if sources is None:
-            slots.add("timeline", shown.past, priority=HISTORY, trimming=trimming)
-            slots.add("input", shown.woken)
-            return composer.add_run(slots, (*shown.before, *messages))
-        self._check_budget(composer, sources, shown.woken)
+            slots.add("timeline", fixed_content.past, priority=HISTORY, trimming=trimming)
+            slots.add("input", fixed_content.woken)
+            return composer.add_run(slots, (*fixed_content.before, *messages))
+        self._check_budget(composer, sources, fixed_content.woken)
         pool = Pool("source_budget", sources.budget)
         declare_sources(
             slots,
-            shown.loaded,
+            fixed_content.loaded,
             run.entries,
             pool=pool,
             trimming=sources.trimming or trimming,
             recovers=self._recovers,
         )
-        slots.add("input", shown.woken, tier="volatile", pool=pool, marker=shown.rest)
-        return composer.add_run(slots, (*shown.before, *messages), tier="volatile")
+        slots.add(
+            "input", fixed_content.woken, tier="volatile", pool=pool, marker=fixed_content.rest
+        )
+        return composer.add_run(slots, (*fixed_content.before, *messages), tier="volatile")
 
     def _check_budget(self, composer: Composer, sources: Sources, woken: Sequence[Message]) -> None:
         """Refuse a source_budget that does not fit the model, or that is smaller than the part of

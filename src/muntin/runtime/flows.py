@@ -138,8 +138,8 @@ class Flow:
     def _checked(self, name: str, input: Any) -> tuple[Action, Any]:
         """Return the action and its input, which both the action and its generator accept."""
         if check_text(name, f"action of flow {self.kind!r}") not in self.actions:
-            known = ", ".join(self.actions)
-            raise InvalidInput(f"flow {self.kind!r} has no action {name!r}; it has: {known}")
+            names = ", ".join(self.actions)
+            raise InvalidInput(f"flow {self.kind!r} has no action {name!r}; it has: {names}")
         action = self.actions[name]
         valid = valid_input(action.input, input, self._what(name))
         if isinstance(action.block, Generator):
@@ -166,9 +166,9 @@ class Flow:
         if action.user_message is None:
             return None
         what = f"user_message of {self._what(name)}"
-        said = await call_async(action.user_message, what, valid)
-        refuse_blank(said, what)
-        messages = messages_of(said, what)
+        message = await call_async(action.user_message, what, valid)
+        refuse_blank(message, what)
+        messages = messages_of(message, what)
         if messages and messages[0].role != "user":
             raise InvalidInput(f"{what} must be a user message, not {shown(messages[0].role)}")
         return messages[0] if messages else None

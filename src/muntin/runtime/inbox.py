@@ -115,9 +115,9 @@ class Inbox:
         """Return the handler of an entity."""
         kind = entity_type(entity)
         if kind not in self._handlers:
-            known = ", ".join(sorted(self._handlers)) or "none"
+            names = ", ".join(sorted(self._handlers)) or "none"
             raise InvalidInput(
-                f"no entities of type {kind!r} are registered; known: {known}. "
+                f"no entities of type {kind!r} are registered; known: {names}. "
                 f"Register a handler with @app.entity({kind!r})"
             )
         return self._handlers[kind]

@@ -59,5 +59,5 @@ def _plain(value: Any) -> Any:
     if hasattr(type(value), "model_fields"):
         return [kind, dict(value)]
     if is_dataclass(value) and not isinstance(value, type):
-        return [kind, {each.name: getattr(value, each.name) for each in fields(value)}]
+        return [kind, {field.name: getattr(value, field.name) for field in fields(value)}]
     raise TypeError

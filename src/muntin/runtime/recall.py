@@ -1,4 +1,4 @@
-"""Recall in the doors: the excerpts of one turn.
+"""Recall in the interfaces: the excerpts of one turn.
 
 Owns when something is recalled (as soon as messages have left the window), that excerpts are chosen
 once a turn, and that a failure costs only the excerpts. `timeline.recall` chooses them; the
@@ -72,7 +72,7 @@ class Recalling:
             if first <= _START or self._turn.number == 1:
                 return whole
         inputs = [slot.messages for slot in slots.declared if slot.is_input]
-        query = "\n".join(as_message(each).text for messages in inputs for each in messages)
+        query = "\n".join(as_message(item).text for messages in inputs for item in messages)
         most = self._most(composer)
         if not most or not query.strip():
             return whole or slots.render()
@@ -101,11 +101,11 @@ class Recalling:
     ) -> Window:
         """Compose the window with excerpts from before `first`, the expected begin of the past;
         compose it again if the past begins later, or shows one of the excerpts."""
-        asked = await self._turn.app.embeddings.ask(query, self._settings)
+        query_vector = await self._turn.app.embeddings.ask(query, self._settings)
         composed: tuple[Recalled, Window] | None = None
         for _ in range(_ROUNDS):
             within = _before(scope, first)
-            self._recalled = await self._find(query, most, within, composer, asked)
+            self._recalled = await self._find(query, most, within, composer, query_vector)
             window = composer.with_recalled(slots, self._recalled, most).render()
             before, first = first, self._first_shown(window)
             scope = replace(scope, shown=self._asked_before(window))
@@ -140,10 +140,10 @@ class Recalling:
 
     def _first_read(self, slots: Slots) -> int:
         """Return the first position that was read for the slots; 0 if it is not known."""
-        lists = [each.messages for each in slots.declared if each.kind not in ("input", "run")]
-        if any(not isinstance(each, list | tuple) for each in lists):
+        lists = [slot.messages for slot in slots.declared if slot.kind not in ("input", "run")]
+        if any(not isinstance(messages, list | tuple) for messages in lists):
             return 0
-        return min((at for each in lists for at in self._positions(each)), default=0)
+        return min((at for messages in lists for at in self._positions(messages)), default=0)
 
     def _asked_before(self, window: Window) -> frozenset[int]:
         """Return the positions of the messages that asked for the run in which the past begins:
@@ -155,12 +155,12 @@ class Recalling:
         """Return the positions of the items that messages show."""
         id = self._session.id
         return [
-            each.item[1]
-            for each in messages
-            if isinstance(each, Message)
-            and each.item is not None
-            and each.item[0] == id
-            and each.role != "system"
+            message.item[1]
+            for message in messages
+            if isinstance(message, Message)
+            and message.item is not None
+            and message.item[0] == id
+            and message.role != "system"
         ]
 
     async def _find(
@@ -169,7 +169,7 @@ class Recalling:
         most: int,
         scope: Scope,
         composer: Composer,
-        asked: QueryVector | str | None,
+        query_vector: QueryVector | str | None,
     ) -> Recalled:
         """Find excerpts; `asked` is the embedder's answer, or its trouble."""
         settings = self._settings
@@ -183,17 +183,19 @@ class Recalling:
             counter=composer.counter,
             seconds=settings.timeout,
         )
-        trouble = asked if isinstance(asked, str) else None
-        if isinstance(asked, QueryVector):
+        trouble = query_vector if isinstance(query_vector, str) else None
+        if isinstance(query_vector, QueryVector):
             try:
-                found = await run_in_store(self._session, partial(find, query_vector=asked))
+                recalled = await run_in_store(
+                    self._session, partial(find, query_vector=query_vector)
+                )
                 self._turn.app.embeddings.follow(self._session, settings)
-                return found
+                return recalled
             except InvalidInput as error:  # of another dimension: the words alone
                 trouble = str(error)
-        found = await run_in_store(self._session, find)
-        found.trouble = found.trouble or trouble
-        return found
+        recalled = await run_in_store(self._session, find)
+        recalled.trouble = recalled.trouble or trouble
+        return recalled
 
 
 def _before(scope: Scope, first: float) -> Scope:
@@ -204,6 +206,6 @@ def _before(scope: Scope, first: float) -> Scope:
 
 def _begins(previous: Window | Frontier | LazyFrontier | None) -> float:
     """Return where the histories of the window before begin, as far as known."""
-    known = previous.lazy_frontier if isinstance(previous, Window) else previous
-    starts = () if known is None else known.starts
+    frontier = previous.lazy_frontier if isinstance(previous, Window) else previous
+    starts = () if frontier is None else frontier.starts
     return min((start.item for start in starts if start.item is not None), default=0)

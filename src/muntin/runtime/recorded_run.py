@@ -96,10 +96,10 @@ class RecordedRun(Run):
 
     def _resumed(self) -> list[Message]:
         """Return the messages that an earlier attempt recorded of this run."""
-        for known in self._turn.begun:
-            item, children = known
+        for begun in self._turn.begun:
+            item, children = begun
             if item.payload == self._label and item.meta.get("place") == self._place:
-                self._turn.begun.remove(known)
+                self._turn.begun.remove(begun)
                 self._position = item.position
                 session = self._turn.session.id
                 return project([item, *children], session=session) if children else []
@@ -197,8 +197,8 @@ class RecordedRun(Run):
                 self._completed,
             )
         key = counter.key(message)
-        known = None if key is None or key not in item.tokens else (key, item.tokens[key])
-        return at_position(message, self._position, known, (turn.session.id, item.position))
+        counted = None if key is None or key not in item.tokens else (key, item.tokens[key])
+        return at_position(message, self._position, counted, (turn.session.id, item.position))
 
     async def record_failure(self, error: Exception) -> None:
         """Record the error, unless the wake is handed back for it."""

@@ -56,8 +56,8 @@ def recovery_tools(
 def offering(
     composer: Composer, tools: Sequence[ToolLike], recovery: Sequence[ToolLike]
 ) -> tuple[Composer, Tools]:
-    """Return the Composer of windows that offer a door's tools and recovery tools, and all these
-    tools. Of two tools with one name the door's is offered."""
+    """Return the Composer of windows that offer an interface's tools and recovery tools, and all
+    these tools. Of two tools with one name the interface's is offered."""
     offered = as_tools(tools, "tools")
     added = [tool for tool in recovery if tool_name(tool) not in offered.by_name]
     if added:
@@ -120,7 +120,9 @@ class Reader:
         if begun and start - min(begun) <= MOST_ITEMS:
             before = read(id, view="history", after=min(begun) - 1, before=start)
             runs = set(begun)
-            items = [each for each in before if {each.position, each.run} & runs] + items
+            items = [
+                candidate for candidate in before if {candidate.position, candidate.run} & runs
+            ] + items
         runs = {item.position for item in items if item.kind == "run"}
         if runs:  # items of a run stand behind it, and are shown at its position
             behind = read(id, view="history", after=last, oldest=MOST_ITEMS)
@@ -134,10 +136,10 @@ class Reader:
         item = await run_in_store(self._session, lambda: self._result(call_id))
         if item is None:
             return f"Error: there is no result of a call {call_id!r}."
-        shown = await in_thread(lambda: self._projected(item, call_id))
-        if shown is None:
+        projected = await in_thread(lambda: self._projected(item, call_id))
+        if projected is None:
             return "Error: this result is not shown."
-        text = _text_of(shown)
+        text = _text_of(projected)
         if start >= len(text):
             return f"Error: the result of {call_id!r} has {len(text)} characters."
         return await in_thread(lambda: self._page(call_id, text, start, end))
@@ -157,19 +159,21 @@ class Reader:
     def _projected(self, item: Item, call_id: str) -> Message | None:
         """Return a result as the projection shows it, applied to the whole run of the result."""
         if not self._projection or item.run is None:
-            shown = self._session.project([replace(item, run=None)], self._projection)
+            messages = self._session.project([replace(item, run=None)], self._projection)
         else:
             read, turn = self._session.store.read, item.turn
             items = read(self._session.id, view="history", first_turn=turn, last_turn=turn)
-            shown = self._session.project(items, self._projection)
-        return next((each for each in reversed(shown) if each.tool_call_id == call_id), None)
+            messages = self._session.project(items, self._projection)
+        return next(
+            (message for message in reversed(messages) if message.tool_call_id == call_id), None
+        )
 
     def _page(self, call_id: str, text: str, start: int, end: int | None) -> str:
         """Return as much of a result as can be shown at once, and how to read the rest."""
         stop = len(text) if end is None else min(end, len(text))
         count = self._session.counter.text_once
 
-        def told(piece: str) -> str:
+        def with_heading(piece: str) -> str:
             last = start + len(piece)
             if not start and last == len(text):
                 return piece
@@ -177,11 +181,13 @@ class Reader:
             return f"{piece}\n[characters {start} to {last} of {len(text)}{more}]"
 
         piece = text[start : min(stop, start + MOST_CHARACTERS)]
-        most, size = self.most, count(told(piece))
+        most, size = self.most, count(with_heading(piece))
         if most is not None and size > most:
-            found = longest(piece, size, most, lambda kept: count(told(kept)), "head")
-            piece = found[0] if found is not None else piece[:1]
-        return told(piece)
+            cut = longest(
+                piece, size, most, lambda inner_text: count(with_heading(inner_text)), "head"
+            )
+            piece = cut[0] if cut is not None else piece[:1]
+        return with_heading(piece)
 
     async def search_history(self, query: str) -> str:
         """Search what was said before. Each line begins with its position, from which
@@ -192,10 +198,10 @@ class Reader:
             scope = before_turn(self._session, self._turn or 0, self._projection or None)
             return recall(self._session, query, most, scope=scope)
 
-        found = await run_in_store(self._session, search)
-        if found.trouble is not None:
-            return f"Error: {found.trouble}"
-        return found.text or "(nothing was found)"
+        answer = await run_in_store(self._session, search)
+        if answer.trouble is not None:
+            return f"Error: {answer.trouble}"
+        return answer.text or "(nothing was found)"
 
     async def load_source_range(self, name: str, start: int, end: int, snapshot: str) -> str:
         """Read the characters from `start` to `end` of a source, as a marker named them."""
@@ -215,18 +221,20 @@ class Reader:
     async def load_context_history(self, id: str, position: int) -> str:
         """Read the context entry `id` as it was at a position of the timeline."""
         entries = await run_in_store(self._session, lambda: self._session.context_history(id))
-        found = [entry for entry in entries if entry.inserted_at <= position]
-        if not found:
+        visible_entries = [entry for entry in entries if entry.inserted_at <= position]
+        if not visible_entries:
             return f"Error: there was no entry {id!r} at position {position}."
         read = self._session.store.read
         later = await run_in_store(
             self._session,
-            lambda: read(self._session.id, after=found[-1].inserted_at, before=position + 1),
+            lambda: read(
+                self._session.id, after=visible_entries[-1].inserted_at, before=position + 1
+            ),
         )
         for item in later:
             if item.kind == "context_removed" and item.payload["id"] == id:
                 return f"The entry {id!r} was removed at position {item.position}."
-        return _bounded(await self._shown(found[-1]), None)
+        return _bounded(await self._shown(visible_entries[-1]), None)
 
     async def _shown(self, entry: ContextEntry) -> str:
         """Return the content of an entry, as the projection shows it."""
@@ -237,18 +245,21 @@ class Reader:
             self._session,
             lambda: read(self._session.id, after=place - 1, before=place + 1),
         )
-        shown = await in_thread(lambda: projection(item))
-        if shown is None:
+        messages = await in_thread(lambda: projection(item))
+        if messages is None:
             return entry.content
-        return "\n".join(as_message(each).text for each in shown) or "(this entry is not shown)"
+        return (
+            "\n".join(as_message(message).text for message in messages)
+            or "(this entry is not shown)"
+        )
 
 
 def _text_of(message: Message) -> str:
     """Return the part of a result that can be read as text."""
     parts = message.content if isinstance(message.content, tuple) else ()
     files = len(message.attachments) + sum(not isinstance(part, Text) for part in parts)
-    told = f"[and {files} files, which cannot be read as text]" if files else ""
-    return "\n".join(part for part in (message.text, told) if part) or "(it is empty)"
+    files_note = f"[and {files} files, which cannot be read as text]" if files else ""
+    return "\n".join(part for part in (message.text, files_note) if part) or "(it is empty)"
 
 
 def _bounded(text: str, more: str | None) -> str:
@@ -263,13 +274,13 @@ def keep_originals(turn: ActiveTurn, loaded: Sequence[Loaded]) -> None:
     They are durable with the answer to the window that names them.
     """
     contents: dict[str, str] = {}
-    for each in loaded:
+    for source in loaded:
         # A volatile text may be cut by sharing; of other texts no character has more than four
         # tokens.
-        most = each.source.max
-        may_be_cut = most is None or each.source.cache == "volatile" or each.size * 4 > most
-        if each.original is not None and may_be_cut:
-            contents[each.snapshot] = each.original
+        most = source.source.max
+        may_be_cut = most is None or source.source.cache == "volatile" or source.size * 4 > most
+        if source.original is not None and may_be_cut:
+            contents[source.snapshot] = source.original
     _keep(turn, contents)
 
 
@@ -281,11 +292,13 @@ def keep_input(
         return None
     contents = {digest(m.text, 8): m.text for m in messages if len(m.text) <= MOST_KEPT}
     _keep(turn, contents)
-    kept = [(m.at, len(m.text), digest(m.text, 8)) for m in messages if len(m.text) <= MOST_KEPT]
-    return InputRest(kept)
+    short_inputs = [
+        (m.at, len(m.text), digest(m.text, 8)) for m in messages if len(m.text) <= MOST_KEPT
+    ]
+    return InputRest(short_inputs)
 
 
 def _keep(turn: ActiveTurn, contents: Mapping[str, str]) -> None:
     if contents:
-        known, _ = turn.receipts.originals
-        turn.receipts.originals = ({**known, **contents}, turn.number - KEPT_TURNS)
+        originals, _ = turn.receipts.originals
+        turn.receipts.originals = ({**originals, **contents}, turn.number - KEPT_TURNS)

@@ -52,8 +52,8 @@ class Receipts:
             text = session.store.content(session.id, "frontier", line)
             with suppress(InvalidInput, ValueError):  # written by another version: begin anew
                 if text is not None:
-                    known = _known.pop(text, None)
-                    self._newest[line] = known or Frontier.from_dict(json.loads(text))
+                    frontier = _known.pop(text, None)
+                    self._newest[line] = frontier or Frontier.from_dict(json.loads(text))
         return self._newest[line]
 
     def summaries(self, line: str, *, again: bool = False) -> State:
@@ -79,15 +79,15 @@ class Receipts:
         if unwritten is None:
             return None
         window = unwritten.window
-        kept = (
+        writes = (
             report_of(window, turn, step, self._bounds.keep) if self._bounds.keep else SideWrites()
         )
-        unwritten.size = size_of(kept)
+        unwritten.size = size_of(writes)
         originals, forget = self.originals
         notes: dict[NoteKey, str] = {}
         if self._newest.get(unwritten.line) is window:
             notes["frontier", unwritten.line] = _write(window)
-        return replace(kept, turn=turn, originals=originals, forget=forget, notes=notes)
+        return replace(writes, turn=turn, originals=originals, forget=forget, notes=notes)
 
     def settle(self, step: int) -> None:
         """Note that everything of a step is durable."""

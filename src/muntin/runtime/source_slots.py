@@ -44,14 +44,14 @@ def declare_sources(
 
     With `recovers` the agent has the tools that read cut parts, and markers name the tools.
     """
-    for each in loaded:
-        if each.source.cache != "volatile":
-            _declare(slots, each, pool, trimming, recovers)
+    for loaded_source in loaded:
+        if loaded_source.source.cache != "volatile":
+            _declare(slots, loaded_source, pool, trimming, recovers)
     for entry in entries:
         _declare_entry(slots, entry, pool, recovers)
-    for each in loaded:
-        if each.source.cache == "volatile":
-            _declare(slots, each, pool, trimming, recovers)
+    for loaded_source in loaded:
+        if loaded_source.source.cache == "volatile":
+            _declare(slots, loaded_source, pool, trimming, recovers)
 
 
 def _declare_entry(slots: Slots, entry: ContextEntry, pool: Pool, recovers: bool) -> None:
@@ -72,9 +72,9 @@ def _declare_entry(slots: Slots, entry: ContextEntry, pool: Pool, recovers: bool
     )
 
 
-def _declare(slots: Slots, each: Loaded, pool: Pool, trimming: Trimming, recovers: bool) -> None:
-    source = each.source
-    snapshot = each.snapshot if recovers else ""
+def _declare(slots: Slots, loaded: Loaded, pool: Pool, trimming: Trimming, recovers: bool) -> None:
+    source = loaded.source
+    snapshot = loaded.snapshot if recovers else ""
     volatile = source.cache == "volatile"
     options: dict[str, Any] = {
         "tier": source.cache,
@@ -84,50 +84,50 @@ def _declare(slots: Slots, each: Loaded, pool: Pool, trimming: Trimming, recover
         "group": _VOLATILE if volatile else None,
     }
     before = volatile and source.place == "before"
-    if before and not any(message.at is not None for message in each.messages):
+    if before and not any(message.at is not None for message in loaded.messages):
         options["detail"] = "comes before the conversation: when it changes, the cache is lost"
     at = None if not volatile else _FIRST if before else _LAST
-    if each.error is not None:
-        slots.exclude(each.name, reason="source_failed", detail=each.error)
-        text = f"[source {each.name!r} could not be read]"
+    if loaded.error is not None:
+        slots.exclude(loaded.name, reason="source_failed", detail=loaded.error)
+        text = f"[source {loaded.name!r} could not be read]"
         slots.add(
-            each.name, text, role="system", trim_behavior="slot", at=at, changes=True, **options
+            loaded.name, text, role="system", trim_behavior="slot", at=at, changes=True, **options
         )
-    elif each.messages:
-        _declare_list(slots, each, at, trimming, options, recovers)
-    elif each.text:
-        rest = Rest(each.name, each.size, len(each.text), source.keep, snapshot)
+    elif loaded.messages:
+        _declare_list(slots, loaded, at, trimming, options, recovers)
+    elif loaded.text:
+        rest = Rest(loaded.name, loaded.size, len(loaded.text), source.keep, snapshot)
         options.update(trim_behavior="char", keep=source.keep, marker=rest)
-        text = each.text
+        text = loaded.text
         if source.tag is not None:
             options["frame"] = opening, closing = block(source.tag)
             text = f"{opening}{text}{closing}"
-        slots.add(each.name, text, role="system", at=at, **options)
+        slots.add(loaded.name, text, role="system", at=at, **options)
     else:
-        slots.add(each.name, None, **options)
+        slots.add(loaded.name, None, **options)
 
 
 def _declare_list(
     slots: Slots,
-    each: Loaded,
+    loaded: Loaded,
     at: float | None,
     trimming: Trimming,
     options: dict[str, Any],
     recovers: bool,
 ) -> None:
     """Declare a list of messages; a list without dates stands where texts stand."""
-    messages, first = list(each.messages), each.first
-    if first is None and not each.size and not each.beyond and messages[0].item is not None:
+    messages, first = list(loaded.messages), loaded.first
+    if first is None and not loaded.size and not loaded.beyond and messages[0].item is not None:
         first = messages[0].item[1]
     if at is not None and not any(message.at is not None for message in messages):
         messages = [replace(message, at=at) for message in messages]
         options["changes"] = True  # not a conversation: made for this turn
-    if each.source.tag is not None:
-        messages = [_tagged(message, each.source.tag) for message in messages]
-    options["trimming"] = trimming if each.first is not None and at is not None else EXACT
-    snapshot = each.snapshot if recovers else ""
-    marker = Earlier(each.name, each.size, snapshot, first if recovers else None, each.beyond)
-    slots.add(each.name, NewestMessages(messages, each.earlier), marker=marker, **options)
+    if loaded.source.tag is not None:
+        messages = [_tagged(message, loaded.source.tag) for message in messages]
+    options["trimming"] = trimming if loaded.first is not None and at is not None else EXACT
+    snapshot = loaded.snapshot if recovers else ""
+    marker = Earlier(loaded.name, loaded.size, snapshot, first if recovers else None, loaded.beyond)
+    slots.add(loaded.name, NewestMessages(messages, loaded.earlier), marker=marker, **options)
 
 
 def _tagged(message: Message, tag: str) -> Message:

@@ -70,7 +70,7 @@ class Source:
     tag: str | None = field(default=None, kw_only=True)
 
 
-_OPTIONS = tuple(each.name for each in fields(Source))
+_OPTIONS = tuple(spec.name for spec in fields(Source))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,27 +96,27 @@ def check_sources(source_budget: object, sources: object) -> Sources:
         checked[name] = _check(_source(source, what), what)
     fixed = {n: s.max or 0 for n, s in checked.items() if s.cache != "volatile"}
     if sum(fixed.values()) > budget:
-        each = ", ".join(f"{name!r} {most:,}" for name, most in fixed.items())
+        parts = ", ".join(f"{name!r} {most:,}" for name, most in fixed.items())
         raise InvalidInput(
-            f"the sources that are not volatile may take {sum(fixed.values()):,} tokens ({each}), "
+            f"the sources that are not volatile may take {sum(fixed.values()):,} tokens ({parts}), "
             f"but source_budget is {budget:,}"
         )
     return Sources(budget, checked)
 
 
-def _source(given: object, what: str) -> Source:
+def _source(value: object, what: str) -> Source:
     """Return a source: given as it is, as a mapping of options, or as content without options."""
-    if isinstance(given, Source):
-        return given
+    if isinstance(value, Source):
+        return value
     # A mapping with a role and no option of a source is a message.
-    if not isinstance(given, Mapping) or ("role" in given and not {*_OPTIONS[1:]} & {*given}):
-        return Source(given)
-    for key in given:
+    if not isinstance(value, Mapping) or ("role" in value and not {*_OPTIONS[1:]} & {*value}):
+        return Source(value)
+    for key in value:
         if key not in _OPTIONS:
             raise InvalidInput(f"{what}: unknown key {shown(key)}; known are {', '.join(_OPTIONS)}")
-    if "content" not in given:
+    if "content" not in value:
         raise InvalidInput(f"{what}: 'content' is missing")
-    return Source(**given)
+    return Source(**value)
 
 
 def _check(source: Source, what: str) -> Source:
@@ -136,8 +136,8 @@ def _check(source: Source, what: str) -> Source:
         tag = None if source.tag is None else validate_tag_name(source.tag)
         _check_content(source.content, what)
     except InvalidInput as error:
-        told = str(error)
-        raise error if told.startswith(what) else type(error)(f"{what}: {told}") from error
+        message = str(error)
+        raise error if message.startswith(what) else type(error)(f"{what}: {message}") from error
     return source if tag == source.tag else replace(source, tag=tag)
 
 
@@ -157,9 +157,9 @@ def _check_content(content: object, what: str) -> None:
             f"of these, not {type(content).__name__}"
         )
     elif len(content) <= MOST_MESSAGES:
-        for number, each in enumerate(content):
+        for number, message in enumerate(content):
             try:
-                as_message(each)
+                as_message(message)
             except InvalidInput as error:
                 raise type(error)(f"message {number}: {error}") from error
 
@@ -192,7 +192,7 @@ async def load_sources(sources: Sources, input: object, ctx: Any) -> list[Loaded
     """Resolve all sources side by side; a source that fails is reported, the others go on."""
     return list(
         await asyncio.gather(
-            *(_load(name, each, sources, input, ctx) for name, each in sources.by_name.items())
+            *(_load(name, source, sources, input, ctx) for name, source in sources.by_name.items())
         )
     )
 
@@ -201,17 +201,17 @@ async def _load(name: str, source: Source, sources: Sources, input: object, ctx:
     try:
         async with asyncio.timeout(source.timeout) as limit:
             most = source.max or sources.budget
-            given = await _resolve(name, source, input, ctx)
-            timeline = given if isinstance(given, TimelineMessages) else None
+            value = await _resolve(name, source, input, ctx)
+            timeline = value if isinstance(value, TimelineMessages) else None
             if timeline is not None:
-                given = await in_thread(partial(timeline.newest, most))
+                value = await in_thread(partial(timeline.newest, most))
         if timeline is None:
-            return _loaded(name, source, given, most)
+            return _loaded(name, source, value, most)
         # Messages of the timeline can be read from the timeline.
-        own = 0 < len(given) <= MOST_MESSAGES
-        loaded = Loaded(name, source, messages=tuple(given)) if own else None
-        loaded = loaded or _loaded(name, source, given, most)
-        earlier = getattr(given, "earlier", (0, 0))
+        is_short = 0 < len(value) <= MOST_MESSAGES
+        loaded = Loaded(name, source, messages=tuple(value)) if is_short else None
+        loaded = loaded or _loaded(name, source, value, most)
+        earlier = getattr(value, "earlier", (0, 0))
         return replace(loaded, first=timeline.first, plain=timeline.plain, earlier=earlier)
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         task = asyncio.current_task()
@@ -229,38 +229,40 @@ async def _load(name: str, source: Source, sources: Sources, input: object, ctx:
 async def _resolve(name: str, source: Source, input: object, ctx: Any) -> Any:
     content = source.content
     if isinstance(content, Context):
-        given = input if content.input is not None or isinstance(input, Mapping) else None
-        return (await text_of(content, given, ctx)).system
+        prompt_input = input if content.input is not None or isinstance(input, Mapping) else None
+        return (await text_of(content, prompt_input, ctx)).system
     if not callable(content):
         return content
     values = (input, ctx)[: arity(content, f"source {name!r}")]
     return await off_loop(content, *values)
 
 
-def _loaded(name: str, source: Source, given: Any, most: int) -> Loaded:
-    if given is None:
+def _loaded(name: str, source: Source, value: Any, most: int) -> Loaded:
+    if value is None:
         return Loaded(name, source)
-    if isinstance(given, str):
-        check_text(given, f"source {name!r}")
+    if isinstance(value, str):
+        check_text(value, f"source {name!r}")
         # A text between tags is escaped, and so is the original that can be read later.
-        text = given if source.tag is None else escape_text(given)
+        text = value if source.tag is None else escape_text(value)
         bound = most * LONGEST_TOKEN + 1
         cut = text[:bound] if source.keep == "head" else text[max(0, len(text) - bound) :]
         return _kept(Loaded(name, source, cut), text)
-    if isinstance(given, Mapping | Message) or hasattr(given, "model_dump"):
-        given = [given]
-    if not isinstance(given, Sequence) or isinstance(given, bytes | bytearray):
-        raise InvalidType(f"it gave a {type(given).__name__}, not a text or a list of messages")
-    if len(given) > MOST_MESSAGES:
+    if isinstance(value, Mapping | Message) or hasattr(value, "model_dump"):
+        value = [value]
+    if not isinstance(value, Sequence) or isinstance(value, bytes | bytearray):
+        raise InvalidType(f"it gave a {type(value).__name__}, not a text or a list of messages")
+    if len(value) > MOST_MESSAGES:
         try:
-            newest = _newest(given, most * LONGEST_TOKEN)
+            newest = _newest(value, most * LONGEST_TOKEN)
         except NeedsConversation:
-            given = messages_from(given)
-            newest = _newest(given, most * LONGEST_TOKEN)
-        return Loaded(name, source, messages=newest, beyond=len(given) - len(newest))
-    messages = tuple(messages_from(given))
+            value = messages_from(value)
+            newest = _newest(value, most * LONGEST_TOKEN)
+        return Loaded(name, source, messages=newest, beyond=len(value) - len(newest))
+    messages = tuple(messages_from(value))
     loaded = Loaded(name, source, messages=messages)
-    if messages and all(each.item and each.at and each.item[1] >= each.at for each in messages):
+    if messages and all(
+        message.item and message.at and message.item[1] >= message.at for message in messages
+    ):
         return loaded  # the timeline's own messages are read from it
     whole = compact_json([message.to_dict() for message in messages])
     return _kept(loaded, whole if source.tag is None else escape_text(whole))
@@ -273,10 +275,10 @@ def _kept(loaded: Loaded, whole: str) -> Loaded:
     return replace(loaded, size=len(whole), snapshot=digest(whole, 8), original=whole)
 
 
-def _newest(given: Sequence[Any], characters: int) -> tuple[Message, ...]:
+def _newest(messages: Sequence[Any], characters: int) -> tuple[Message, ...]:
     """Return the newest messages of a long list, as many as could be shown."""
     newest: list[Message] = []
-    for message in reversed(given):
+    for message in reversed(messages):
         newest.append(as_message(message))
         characters -= len(newest[-1].text) + 1
         if characters < 0:

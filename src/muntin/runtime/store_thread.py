@@ -64,9 +64,9 @@ async def retry(work: Callable[[], Awaitable[T]], until: Until | None) -> T:
         except StoreError as error:
             if until is None or not error.passing:
                 raise
-            left = until(error) - time.monotonic()
+            seconds_left = until(error) - time.monotonic()
             pause = random.uniform(0.5, 1) * min(2.0, 0.05 * 2 ** min(attempt, 6))
-            if left <= 0 or await hurried(min(pause, left)):
+            if seconds_left <= 0 or await hurried(min(pause, seconds_left)):
                 raise
     raise AssertionError("count() does not end")
 
@@ -89,12 +89,14 @@ def while_dropped() -> Until:
 
 def store_away(error: BaseException) -> bool:
     """Say whether an error, or one of its causes, is that a store is away."""
-    return any(isinstance(each, StoreError) and each.passing for each in _causes(error))
+    return any(isinstance(cause, StoreError) and cause.passing for cause in _causes(error))
 
 
 def provider_busy(error: BaseException) -> ProviderError | None:
     """Return the error, or its cause, that says that a provider has too much to do; else None."""
-    causes = (each for each in _causes(error) if isinstance(each, ProviderError) and each.passing)
+    causes = (
+        cause for cause in _causes(error) if isinstance(cause, ProviderError) and cause.passing
+    )
     return next(causes, None)
 
 

@@ -180,11 +180,11 @@ class Summaries:
         ]
         if not tasks:
             return
-        _, left = await asyncio.wait(tasks, timeout=min(timeout, CLOSE_SECONDS))
-        for task in left:
+        _, unfinished = await asyncio.wait(tasks, timeout=min(timeout, CLOSE_SECONDS))
+        for task in unfinished:
             task.cancel()
-        if left:
-            await asyncio.wait(left, timeout=_STOP_SECONDS)
+        if unfinished:
+            await asyncio.wait(unfinished, timeout=_STOP_SECONDS)
 
 
 @dataclass(slots=True)
@@ -273,28 +273,31 @@ class _Job:
         room = self._room()
         after = state.until, state.item
         lines = await run_in_store(self.session, partial(self._record, after, room))
-        text, taken, spent = state.text, 0, 0
-        while taken < len(lines):
-            end, size = taken, self._beside()
+        text, used_lines, spent = state.text, 0, 0
+        while used_lines < len(lines):
+            end, size = used_lines, self._beside()
             while end < len(lines):
                 tokens = self.composer.counter.message(lines[end][1])
-                if end > taken and size + tokens > self._beside() + room:
+                if end > used_lines and size + tokens > self._beside() + room:
                     break
                 end, size = end + 1, size + tokens
             spent += size
-            if taken and spent > _WINDOWS * self.coming.budget:
+            if used_lines and spent > _WINDOWS * self.coming.budget:
                 break  # the rest is in the next summary
-            text, taken = await self._ask(text, [line.text for _, line in lines[taken:end]]), end
+            text, used_lines = (
+                await self._ask(text, [line.text for _, line in lines[used_lines:end]]),
+                end,
+            )
             if not await run_in_store(self.session, self._hold):
                 return None
-        if not taken:
+        if not used_lines:
             return None
-        self.end = lines[taken - 1][0] if taken < len(lines) else self.coming.until
+        self.end = lines[used_lines - 1][0] if used_lines < len(lines) else self.coming.until
         return {
             "line": self.line,
             "text": text,
             "until": max(self.end),
-            "items": sorted({item or int(at) for (at, item), _ in lines[:taken]}),
+            "items": sorted({item or int(at) for (at, item), _ in lines[:used_lines]}),
             "model": self.model.name,
             "usage": asdict(self.usage),
         }

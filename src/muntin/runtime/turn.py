@@ -216,11 +216,11 @@ class ActiveTurn(OpenTurn):
             self.alone = None
 
     def _take(self) -> bool:
-        taken = self.take()
-        if taken:
+        is_taken = self.take()
+        if is_taken:
             self._on_taken()
-        self.is_taken = taken
-        return taken
+        self.is_taken = is_taken
+        return is_taken
 
     async def wait(self) -> None:
         """Wait until the turns before this one are over."""
@@ -466,8 +466,8 @@ class ActiveTurn(OpenTurn):
         try:
             yield
         except asyncio.CancelledError:
-            ended = [each for each in renewing if each.done() and not each.cancelled()]
-            if not self.is_settled and any(each.exception() is None for each in ended):
+            ended = [task for task in renewing if task.done() and not task.cancelled()]
+            if not self.is_settled and any(task.exception() is None for task in ended):
                 raise TurnLost(self.session.id, self.number) from None
             raise
         finally:

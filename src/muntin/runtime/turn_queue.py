@@ -95,15 +95,15 @@ class TurnQueue:
         """Note, while the block waits for a turn of a session, that it waits."""
         self.check(session)
         waiting = self._around()
-        for each in waiting:
-            self._awaited.setdefault(each, []).append(session)
+        for turn in waiting:
+            self._awaited.setdefault(turn, []).append(session)
         try:
             yield
         finally:
-            for each in waiting:
-                self._awaited[each].remove(session)
-                if not self._awaited[each]:
-                    del self._awaited[each]
+            for turn in waiting:
+                self._awaited[turn].remove(session)
+                if not self._awaited[turn]:
+                    del self._awaited[turn]
 
     def awaits(self, session: str) -> bool:
         """Say whether code in a turn of a session waits for a turn of another."""
@@ -118,7 +118,7 @@ class TurnQueue:
 
     def _around(self) -> list[str]:
         """Return the sessions in whose turns this code runs, the innermost last."""
-        mine = [each.turn for each in _inside.get() if each.queue is self]
+        mine = [inside.turn for inside in _inside.get() if inside.queue is self]
         return list(dict.fromkeys(turn.session.id for turn in mine if not turn.over))
 
     def _paths(self, session: str) -> Iterator[Sequence[str]]:

@@ -268,10 +268,10 @@ class _Jobs(JobManager):
             async with asyncio.timeout(timeout):
                 while self._running:
                     await asyncio.sleep(0.01)
-        left = tuple(str(job.lock) for job in self._running.values())
-        for session in left:
+        unfinished = tuple(str(job.lock) for job in self._running.values())
+        for session in unfinished:
             _log.warning("stopped while %r was being handled; another worker resumes it", session)
-        return left
+        return unfinished
 
     async def update_heartbeat(self, worker_id: int) -> None:
         """Beat, and remove workers that are silent; procrastinate looks when a worker begins."""

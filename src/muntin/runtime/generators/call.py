@@ -90,7 +90,7 @@ class Call:
     @classmethod
     async def begin(
         cls,
-        made: Generator,
+        definition: Generator,
         turn: ActiveTurn,
         valid: Any,
         model: str | Model | None,
@@ -98,39 +98,45 @@ class Call:
         record: bool = False,
     ) -> Call:
         """Resolve everything once; with `record` the user's message becomes part of the turn."""
-        chosen = turn.app.answering(made.model if model is None else model, made.what)
-        composer = _composer(made, turn, chosen)
+        chosen = turn.app.answering(definition.model if model is None else model, definition.what)
+        composer = _composer(definition, turn, chosen)
         # The user's message of a turn that has just begun is about to be recorded.
         recorded = [] if record else turn_inputs(await turn.read(turn.items))
         ctx = Ctx(
             turn,
-            where=made.what,
+            where=definition.what,
             input=valid,
             message=Input(recorded[-1].text, recorded[-1].attachments) if recorded else None,
             budget=composer.budget,
-            cap={} if made.uses else None,
-            timeout=made.options.timeout,
+            cap={} if definition.uses else None,
+            timeout=definition.options.timeout,
         )
-        call = cls(made, ctx, chosen, composer, await load(made.uses, ctx, made.what))
-        given = made.user
-        if given is None:  # then the prompt may have it
+        call = cls(
+            definition, ctx, chosen, composer, await load(definition.uses, ctx, definition.what)
+        )
+        user = definition.user
+        if user is None:  # then the prompt may have it
             call.step = await call._resolve()
-            given = call.step.user
-        own = await user_messages(given, f"{made.what}: user", ctx, alone=not recorded)
+            user = call.step.user
+        own_messages = await user_messages(
+            user, f"{definition.what}: user", ctx, alone=not recorded
+        )
         if record:
-            recorded += await call._record(own)
+            recorded += await call._record(own_messages)
         call.step = call.step or await call._resolve()
-        tools = gather_tools(made, call.caps, call.step.context)
-        recovers = tools and made.options.rules.over(turn.flow.rules).over(turn.app.rules).recovers
+        tools = gather_tools(definition, call.caps, call.step.context)
+        recovers = (
+            tools and definition.options.rules.over(turn.flow.rules).over(turn.app.rules).recovers
+        )
         recovery = [ctx.load_result] if recovers else []
         call.composer, call.tools = offering(composer, tools, recovery)
-        call.messages, ours = turn_input(own, recorded)
-        call.past = await past_turns(made, ctx, ours)
+        call.messages, ours = turn_input(own_messages, recorded)
+        call.past = await past_turns(definition, ctx, ours)
         return call
 
-    async def _record(self, own: Sequence[Message]) -> list[Message]:
+    async def _record(self, messages: Sequence[Message]) -> list[Message]:
         """Record the user's messages, before anything else happens; return them with positions."""
-        spoken = [message for message in own if message.role == "user"]
+        spoken = [message for message in messages if message.role == "user"]
         if not spoken:
             return []
         drafts = [draft_of(message, visibility=self.made.visibility) for message in spoken]
@@ -141,41 +147,51 @@ class Call:
 
     async def events(self, *, streaming: bool) -> AsyncGenerator[Event, None]:
         """Ask the model, run its tools, and read its answer; a wrong answer is repaired once."""
-        made, step = self.made, self.step
+        definition, step = self.made, self.step
         texts = step and (
             step.block or step.changing or step.context.loose or any(p.text for p in step.parts)
         )
         if not (self.messages or self.past or texts):
-            raise InvalidInput(f"{made.what} is empty for this input: there is nothing to send")
+            raise InvalidInput(
+                f"{definition.what} is empty for this input: there is nothing to send"
+            )
         attempt = partial(self._attempt, streaming=streaming)
-        return await attempt(()) if made.output is None else answered(attempt, made.output)
+        return (
+            await attempt(()) if definition.output is None else answered(attempt, definition.output)
+        )
 
     async def _attempt(
         self, repair: tuple[Message, ...], *, streaming: bool
     ) -> AsyncGenerator[Event, None]:
         """Begin to run the model; `repair` is its wrong answer and the message about the mistake,
         if there was one."""
-        made, turn = self.made, self.ctx.turn
+        definition, turn = self.made, self.ctx.turn
         if repair:
             # For the history, not for the client.
-            unseen = Visibility(client=False, history=made.visibility.history)
-            await turn.record(draft_of(repair[-1], visibility=unseen, meta={"repair": made.name}))
+            unseen = Visibility(client=False, history=definition.visibility.history)
+            await turn.record(
+                draft_of(repair[-1], visibility=unseen, meta={"repair": definition.name})
+            )
             self.repaired = (*self.run, *repair)
         # Without a name of its own a generator is known by its prompt.
-        prompt = made.prompt if made.name == UNNAMED and isinstance(made.prompt, str) else None
-        asked = [prompt, self.ctx.input, [message.text for message in repair]]
+        prompt = (
+            definition.prompt
+            if definition.name == UNNAMED and isinstance(definition.prompt, str)
+            else None
+        )
+        inputs = [prompt, self.ctx.input, [message.text for message in repair]]
         run = RecordedRun(
             turn,
             self.composer,
             self.model,
             tools=self.tools,
-            settings={**self._settings(), **asking_for(made.output)},
-            max_steps=made.options.max_steps,
-            visibility=made.visibility,
-            label={"generator": made.name},
-            place=place_of(turn.session.id, turn.number, made.name, asked),
-            line=f"generator:{made.name}",
-            ends=self.ends and made.output is None,
+            settings={**self._settings(), **asking_for(definition.output)},
+            max_steps=definition.options.max_steps,
+            visibility=definition.visibility,
+            label={"generator": definition.name},
+            place=place_of(turn.session.id, turn.number, definition.name, inputs),
+            line=f"generator:{definition.name}",
+            ends=self.ends and definition.output is None,
             projection=self.ctx.projections,
             completed=True,
         )
@@ -235,7 +251,7 @@ class Call:
         """Declare the history: as one list that is cut in steps, or turn by turn."""
         trimming = self.composer.history_trimming
         if isinstance(trimming, Stepped):
-            messages = [message for _, said in self.past for message in said]
+            messages = [message for _, turn_messages in self.past for message in turn_messages]
             slots.add("history", messages, priority=HISTORY, trimming=trimming)
             return
         for turn, messages in self.past:
@@ -251,17 +267,17 @@ class Call:
 
     async def _resolve(self) -> StepTexts:
         """Resolve prompt and context, as they are now."""
-        made, ctx = self.made, self.ctx
+        definition, ctx = self.made, self.ctx
         presets = [preset for cap in self.caps for preset in cap.active]
-        context = await resolve([made.context, *(preset.context for preset in presets)], ctx)
+        context = await resolve([definition.context, *(preset.context for preset in presets)], ctx)
         tagged = aggregate(context.tagged)
-        stay, change = tagged.divided(context.changing if made.place == "behind" else ())
+        stay, change = tagged.divided(context.changing if definition.place == "behind" else ())
         block, changing = stay.render(), change.render()
-        if isinstance(made.prompt, PromptFile):
-            return self._render(made.prompt, (block, changing), tagged, context)
-        if isinstance(made.prompt, Prompt):
+        if isinstance(definition.prompt, PromptFile):
+            return self._render(definition.prompt, (block, changing), tagged, context)
+        if isinstance(definition.prompt, Prompt):
             provider, model_id = self._provider()
-            used = await made.prompt.gather(
+            used = await definition.prompt.gather(
                 fields(ctx.input), ctx, provider=provider, model_id=model_id
             )
             context = replace(
@@ -270,13 +286,13 @@ class Call:
                 tools=(("its prompt", used.tools), *context.tools),
             )
             return StepTexts(used.parts, block, tagged, context, used.user, changing)
-        text = made.prompt
+        text = definition.prompt
         if callable(text):
             text = await call_async(
-                text, f"the prompt of {made.what}", ctx.input, ctx, timeout=ctx.timeout
+                text, f"the prompt of {definition.what}", ctx.input, ctx, timeout=ctx.timeout
             )
         if not isinstance(text, str | None):
-            raise InvalidType(f"the prompt of {made.what} must be a text, not {shown(text)}")
+            raise InvalidType(f"the prompt of {definition.what} must be a text, not {shown(text)}")
         parts = [SystemPart("prompt", text or "")]
         return StepTexts(parts, block, tagged, context, changing=changing)
 
@@ -307,54 +323,54 @@ class Call:
 
     def _settings(self) -> dict[str, Any]:
         """Merge settings: the process's, the capabilities', the prompt's, the generator's own."""
-        own: list[Mapping[str, Any]] = []
+        layers: list[Mapping[str, Any]] = []
         if isinstance(self.made.prompt, PromptFile):
             front = self.made.prompt.config
-            own = [{key: front[key] for key in _SETTINGS if key in front}]
+            layers = [{key: front[key] for key in _SETTINGS if key in front}]
         elif isinstance(self.made.prompt, Prompt):
             _, adaptation = choose(self.made.prompt.adapt, *self._provider())
-            own = [self.made.prompt.settings, adaptation.settings]
+            layers = [self.made.prompt.settings, adaptation.settings]
         presets = [preset.settings for cap in self.caps for preset in cap.active]
-        return merge_settings(defaults().settings, *presets, *own, self.made.options.settings)
+        return merge_settings(defaults().settings, *presets, *layers, self.made.options.settings)
 
 
 def _declare_loose(slots: Slots, loose: Sequence[LooseMessage]) -> None:
-    for each in loose:
+    for message in loose:
         slots.add(
-            each.name,
-            [each.message],
-            priority=each.priority,
-            required=each.required,
+            message.name,
+            [message.message],
+            priority=message.priority,
+            required=message.required,
             trim_behavior="slot",
-            changes=each.changes,
-            detail=f"from {each.author}",
+            changes=message.changes,
+            detail=f"from {message.author}",
         )
 
 
-def _composer(made: Generator, turn: ActiveTurn, model: Model) -> Composer:
+def _composer(definition: Generator, turn: ActiveTurn, model: Model) -> Composer:
     """Return the Composer of a call; a prompt file may switch caching off."""
-    file = made.prompt if isinstance(made.prompt, PromptFile) else None
-    options = made.options
+    file = definition.prompt if isinstance(definition.prompt, PromptFile) else None
+    options = definition.options
     rules = options.rules.over(turn.flow.rules)
-    if made.history is None or (made.history is not True and rules.recall == INHERIT):
+    if definition.history is None or (definition.history is not True and rules.recall == INHERIT):
         rules = replace(rules, recall=False)  # without a history nothing is recalled
     composer = turn.app.composer(
         model,
         replace(options, trimming=options.trimming or turn.flow.trimming, rules=rules),
-        made.what,
+        definition.what,
         caching=file is None or file.config.get("caching") is not False,
     )
-    form = composer.counter.form(asking_for(made.output).get("output_schema"))
+    form = composer.counter.form(asking_for(definition.output).get("output_schema"))
     return replace(composer, budget=composer.budget.keeping(form))
 
 
 def gather_tools(
-    made: Generator, caps: Sequence[Capability], context: ResolvedContext
+    definition: Generator, caps: Sequence[Capability], context: ResolvedContext
 ) -> tuple[ToolLike, ...]:
     """Return all tools; a name that two sources offer is an error naming both."""
     presets = [(cap.author, preset.tools) for cap in caps for preset in cap.active]
-    offers = [(made.what, made.tools), *presets, *context.tools]
-    return merge_tools(offers, what=f"{made.what}: ")
+    offers = [(definition.what, definition.tools), *presets, *context.tools]
+    return merge_tools(offers, what=f"{definition.what}: ")
 
 
 def _authors(tagged: Tagged) -> str | None:

@@ -48,8 +48,8 @@ class Capability:
         off = set(self.off)
         for name, wanted in on.items():
             if name not in self.all_presets:
-                known = ", ".join(self.all_presets) or "none"
-                raise InvalidInput(f"{self.author} has no preset {name!r}; it has: {known}")
+                names = ", ".join(self.all_presets) or "none"
+                raise InvalidInput(f"{self.author} has no preset {name!r}; it has: {names}")
             if not isinstance(wanted, bool):
                 raise InvalidType(
                     f"{self.author}: preset {name!r} is True or False, not {shown(wanted)}"
@@ -70,7 +70,7 @@ class Capability:
     @property
     def active(self) -> list[Preset]:
         """The presets that are switched on, in the order they were given."""
-        return [each for name, each in self.all_presets.items() if name not in self.off]
+        return [preset for name, preset in self.all_presets.items() if name not in self.off]
 
     def is_same(self, other: Capability) -> bool:
         """Say whether another capability is this one, or a copy with the same presets on."""
@@ -103,32 +103,32 @@ def capability(
         raise InvalidType(f"{what}: presets must map names to presets, not {shown(presets)}")
     if functions is not None:
         check_takes_ctx(functions, f"{what}: functions")
-    made = Capability(
+    new_capability = Capability(
         name=name,
         uses=as_uses(uses, what),
         functions=functions,
         all_presets={
-            check_text(each, f"{what}: the name of a preset"): _preset(
-                what, f"{what}: preset {each!r}", given
+            check_text(preset_name, f"{what}: the name of a preset"): _preset(
+                what, f"{what}: preset {preset_name!r}", parts
             )
-            for each, given in (presets or {}).items()
+            for preset_name, parts in (presets or {}).items()
         },
     )
-    check_names([made], what)
-    return made
+    check_names([new_capability], what)
+    return new_capability
 
 
-def _preset(author: str, what: str, given: Any) -> Preset:
-    if not isinstance(given, Mapping):
-        raise InvalidType(f"{what} must be a mapping, not {shown(given)}")
-    for name in given:
+def _preset(author: str, what: str, parts: Any) -> Preset:
+    if not isinstance(parts, Mapping):
+        raise InvalidType(f"{what} must be a mapping, not {shown(parts)}")
+    for name in parts:
         if name not in _FIELDS:
             raise InvalidInput(f"{what}: unknown field {shown(name)}; use {', '.join(_FIELDS)}")
-    settings = given.get("settings")
+    settings = parts.get("settings")
     check_settings(settings, what)
     return Preset(
-        read(author, given.get("context")),
-        as_tools(given.get("tools") or (), what),
+        read(author, parts.get("context")),
+        as_tools(parts.get("tools") or (), what),
         dict(settings or {}),
     )
 
@@ -139,18 +139,18 @@ def as_uses(uses: Any, what: str) -> tuple[Use, ...]:
         uses = [uses]
     if not isinstance(uses, Sequence) or isinstance(uses, str):
         raise InvalidType(f"{what}: uses must be a list of capabilities, not {shown(uses)}")
-    found: list[Use] = []
-    for index, each in enumerate(uses):
-        if each is None or each is False:
+    checked: list[Use] = []
+    for index, use in enumerate(uses):
+        if use is None or use is False:
             continue
-        if not isinstance(each, Capability):
-            if not callable(each):
+        if not isinstance(use, Capability):
+            if not callable(use):
                 raise InvalidType(
-                    f"{what}: uses[{index}] must be a capability or a function, not {shown(each)}"
+                    f"{what}: uses[{index}] must be a capability or a function, not {shown(use)}"
                 )
-            check_takes_ctx(each, f"{what}: uses[{index}]")
-        found.append(each)
-    return tuple(found)
+            check_takes_ctx(use, f"{what}: uses[{index}]")
+        checked.append(use)
+    return tuple(checked)
 
 
 def check_takes_ctx(function: Any, what: str) -> None:
@@ -163,19 +163,19 @@ def check_takes_ctx(function: Any, what: str) -> None:
 
 def known(uses: Sequence[Use]) -> Iterator[Capability]:
     """Yield the capabilities that are known before a turn, dependencies before dependents."""
-    for each in uses:
-        if isinstance(each, Capability):
-            yield from known(each.uses)
-            yield each
+    for use in uses:
+        if isinstance(use, Capability):
+            yield from known(use.uses)
+            yield use
 
 
 def check_names(uses: Sequence[Use], what: str) -> None:
     """Refuse two capabilities of one name, among the known ones."""
-    found: dict[str, Capability] = {}
-    for each in known(uses):
-        other = found.setdefault(each.key, each)
-        if not other.is_same(each):
-            raise _collision(what, other, each)
+    by_key: dict[str, Capability] = {}
+    for capability in known(uses):
+        other = by_key.setdefault(capability.key, capability)
+        if not other.is_same(capability):
+            raise _collision(what, other, capability)
 
 
 def _collision(what: str, one: Capability, other: Capability) -> InvalidInput:
@@ -205,8 +205,8 @@ async def load(uses: Sequence[Use], ctx: Any, what: str) -> list[Capability]:
             await loading.visit(use, ())
         await loading.all()
     finally:
-        for given in loading.given.values():
-            given.cancel()
+        for task in loading.given.values():
+            task.cancel()
         await asyncio.gather(*loading.given.values(), return_exceptions=True)
     return list(loading.found.values())
 
@@ -229,16 +229,16 @@ class _Loading:
             raise InvalidInput(f"{what}: capabilities use one another more than {_DEEPEST} deep")
         if not isinstance(use, Capability):
             chosen = await self._chosen(use, path[-1].author if path else what)
-            visited = [await self.visit(each, path, depth + 1) for each in chosen]
-            return [cap for each in visited for cap in each]
+            visited = [await self.visit(use_chosen, path, depth + 1) for use_chosen in chosen]
+            return [cap for caps in visited for cap in caps]
         _check_path(use, path, what)
         other = self.found.get(use.key)
         if other is not None:
             if not other.is_same(use):
                 raise _collision(what, other, use)
             return [other]
-        below = [await self.visit(each, (*path, use), depth + 1) for each in use.uses]
-        needs = [cap for each in below for cap in each]
+        below = [await self.visit(inner, (*path, use), depth + 1) for inner in use.uses]
+        needs = [cap for caps in below for cap in caps]
         self.given[use.key] = asyncio.create_task(self._give(use, needs))
         self.found[use.key] = use
         return [use]
@@ -264,16 +264,16 @@ def _check_path(use: Capability, path: tuple[Capability, ...], what: str) -> Non
         if above.key == use.key:
             if not above.is_same(use):
                 raise _collision(what, above, use)
-            names = " → ".join(each.name for each in (*path[index:], use))
+            names = " → ".join(step.name for step in (*path[index:], use))
             raise InvalidInput(f"{what}: capability {use.name!r} uses itself: {names}")
 
 
 async def _given(use: Capability, functions: Callable[..., Any], ctx: Any) -> Any:
     """Return the result of the functions of a capability, called once a turn."""
-    made = ctx.turn.cap
+    results = ctx.turn.cap
     key = (use.key, id(functions))
-    if key not in made:
+    if key not in results:
         what = f"functions of {use.author}"
         turn = asyncio.ensure_future(call_async(functions, what, ctx, timeout=ctx.timeout))
-        made[key] = (use, turn)  # keeps `use` alive, so that the id stays unique
-    return await asyncio.shield(made[key][1])
+        results[key] = (use, turn)  # keeps `use` alive, so that the id stays unique
+    return await asyncio.shield(results[key][1])

@@ -98,16 +98,16 @@ def _read(author: str, value: object, path: str) -> Iterable[Entry]:
     elif isinstance(value, Mapping) and "role" in value:
         yield _message(author, value, path)
     elif fields_of(value) is not None:
-        given = contribute(author, value, CONTEXTS)
-        for each in given.calls:
-            if not isinstance(each.function, CONTEXTS):
-                arity(each.function, f"context key {each.path!r} from {author!r}")
-        yield given
+        contribution = contribute(author, value, CONTEXTS)
+        for call in contribution.calls:
+            if not isinstance(call.function, CONTEXTS):
+                arity(call.function, f"context key {call.path!r} from {author!r}")
+        yield contribution
     elif isinstance(value, list | tuple):
         if path.count("[") >= DEEPEST:
             raise InvalidInput(f"{_where(author, path)}: lists are nested more than {DEEPEST} deep")
-        for index, each in enumerate(value):
-            yield from _read(author, each, f"{path}[{index}]")
+        for index, entry in enumerate(value):
+            yield from _read(author, entry, f"{path}[{index}]")
     elif callable(value):
         arity(value, _where(author, path))
         yield Deferred(path, value)
@@ -142,7 +142,7 @@ def _message(author: str, value: Mapping[Any, Any], path: str) -> Message:
 
 async def resolve(authors: Iterable[ContextSpec], ctx: Any) -> ResolvedContext:
     """Resolve the context of all authors; async functions are awaited together."""
-    entries = [(each.author, entry) for each in authors for entry in each.entries]
+    entries = [(author.author, entry) for author in authors for entry in author.entries]
     return _sum(await together(_resolve(author, entry, ctx, 1) for author, entry in entries))
 
 
@@ -163,10 +163,10 @@ async def _resolve(author: str, entry: Entry, ctx: Any, depth: int) -> ResolvedC
     what = _where(author, entry.path)
     if depth > DEEPEST:
         raise InvalidInput(f"{what}: functions give functions more than {DEEPEST} deep")
-    said = await call_async(entry.function, what, ctx.input, ctx, timeout=ctx.timeout)
-    given = tuple(_read(author, said, entry.path))
+    result = await call_async(entry.function, what, ctx.input, ctx, timeout=ctx.timeout)
+    contributions = tuple(_read(author, result, entry.path))
     return _changing(
-        _sum(await together(_resolve(author, inner, ctx, depth + 1) for inner in given))
+        _sum(await together(_resolve(author, inner, ctx, depth + 1) for inner in contributions))
     )
 
 
@@ -174,8 +174,8 @@ def _changing(resolved: ResolvedContext) -> ResolvedContext:
     """Mark everything that a function gave as changing."""
     return replace(
         resolved,
-        loose=tuple(replace(each, changes=True) for each in resolved.loose),
-        changing=frozenset(name for each in resolved.tagged for name in each.names),
+        loose=tuple(replace(message, changes=True) for message in resolved.loose),
+        changing=frozenset(name for author in resolved.tagged for name in author.names),
     )
 
 
@@ -183,7 +183,7 @@ def _changes(function: Any) -> bool:
     """Say whether a function, called at every step, may give another text each time."""
     if isinstance(function, Context):
         return (callable(function.system) and function.cache is None) or any(
-            _changes(each) for each in function.use if each is not None
+            _changes(context) for context in function.use if context is not None
         )
     return True
 
@@ -201,24 +201,24 @@ def _loose(author: str, entry: Context | When | Match, text: str) -> LooseMessag
     )
 
 
-async def _fill(given: Contribution, ctx: Any) -> ResolvedContext:
+async def _fill(contribution: Contribution, ctx: Any) -> ResolvedContext:
     """Call the functions of a tree, and functions that these return, until none is left."""
-    resolved = ResolvedContext(changing=given.called(_changes))
+    resolved = ResolvedContext(changing=contribution.called(_changes))
     for _ in range(DEEPEST):
-        if not given.calls:
+        if not contribution.calls:
             break
         results = await together(
-            _called(each.function, f"context key {each.path!r} from {given.author!r}", ctx)
-            for each in given.calls
+            _called(call.function, f"context key {call.path!r} from {contribution.author!r}", ctx)
+            for call in contribution.calls
         )
-        given = given.fill(value for value, _ in results)
+        contribution = contribution.fill(value for value, _ in results)
         resolved = _sum([resolved, *(more for _, more in results)])
-    if given.calls:
+    if contribution.calls:
         raise InvalidInput(
-            f"context key {given.calls[0].path!r} from {given.author!r}: functions give functions "
-            f"more than {DEEPEST} deep"
+            f"context key {contribution.calls[0].path!r} from {contribution.author!r}: functions "
+            f"give functions more than {DEEPEST} deep"
         )
-    return replace(resolved, tagged=(*resolved.tagged, given))
+    return replace(resolved, tagged=(*resolved.tagged, contribution))
 
 
 async def _called(function: Any, what: str, ctx: Any) -> tuple[Any, ResolvedContext]:
@@ -230,11 +230,11 @@ async def _called(function: Any, what: str, ctx: Any) -> tuple[Any, ResolvedCont
 
 async def _context_text(entry: Context | When | Match, ctx: Any) -> tuple[str, ResolvedContext]:
     """Return the text of a `context()`, and the other parts that it brings."""
-    made = await text_of(entry, fields(ctx.input), ctx)
+    text = await text_of(entry, fields(ctx.input), ctx)
     target = target_of(entry)
     source = f"context:{target.id}" if target and target.id else "a context"
-    tools = ((source, made.tools),) if made.tools else ()
-    return made.system, ResolvedContext(excluded=made.excluded, tools=tools)
+    tools = ((source, text.tools),) if text.tools else ()
+    return text.system, ResolvedContext(excluded=text.excluded, tools=tools)
 
 
 def fields(value: object) -> dict[str, Any]:

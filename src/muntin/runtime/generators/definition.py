@@ -229,7 +229,7 @@ def generator(
         check_model(value, f"{what}: {option}")
     if place not in ("front", "behind"):
         raise InvalidInput(f"{what}: place must be 'front' or 'behind', not {shown(place)}")
-    made = Generator(
+    definition = Generator(
         name=called,
         model=model,
         prompt=_as_prompt(prompt, called, what),
@@ -252,9 +252,9 @@ def generator(
         ),
         place=place,
     )
-    check_names(made.uses, what)
-    gather_tools(made, list(known(made.uses)), ResolvedContext())
-    return made
+    check_names(definition.uses, what)
+    gather_tools(definition, list(known(definition.uses)), ResolvedContext())
+    return definition
 
 
 def _as_prompt(prompt: Any, called: str, what: str) -> Any:
@@ -267,8 +267,8 @@ def _as_prompt(prompt: Any, called: str, what: str) -> Any:
         prompt = [prompt]
     if isinstance(prompt, list | tuple):
         use = [
-            make_context(system=each, required=True) if isinstance(each, str) else each
-            for each in prompt
+            make_context(system=entry, required=True) if isinstance(entry, str) else entry
+            for entry in prompt
         ]
         return make_prompt(id=called, use=use)
     if isinstance(prompt, PromptFile):
@@ -286,7 +286,7 @@ def _as_prompt(prompt: Any, called: str, what: str) -> Any:
 
 def _check_user(user: Any, what: str) -> Any:
     if isinstance(user, list | tuple):
-        return tuple(_check_user(each, what) for each in user)
+        return tuple(_check_user(value, what) for value in user)
     if callable(user):
         arity(user, what)
     else:

@@ -39,24 +39,24 @@ def as_history(history: Any, what: str) -> Any:
     return history
 
 
-async def past_turns(made: Generator, ctx: Ctx, ours: Collection[float]) -> list[PastTurn]:
+async def past_turns(definition: Generator, ctx: Ctx, ours: Collection[float]) -> list[PastTurn]:
     """Return the turns of the history, without this turn's input at the positions `ours`."""
-    limit = made.history
+    limit = definition.history
     if callable(limit):
-        what = f"history of {made.what}"
+        what = f"history of {definition.what}"
         limit = await call_async(limit, what, ctx.input, ctx, timeout=ctx.timeout)
         if isinstance(limit, Sequence) and not isinstance(limit, str):
             messages = messages_from(limit)
-            given = [
+            projected = [
                 message
                 for message in messages
                 if message.item is None
                 or message.item[0] != ctx.session.id
                 or message.item[1] not in ours
             ]
-            spans = reversed(list(History(given).turns()))
-            return [(None, given[begin:end]) for begin, end in spans]
-        limit = as_history(limit, made.what)
+            spans = reversed(list(History(projected).turns()))
+            return [(None, projected[begin:end]) for begin, end in spans]
+        limit = as_history(limit, definition.what)
     if limit is None:
         return []
     turn = ctx.turn

@@ -44,13 +44,15 @@ async def user_messages(
     if depth > DEEPEST:
         raise InvalidInput(f"{what}: functions give functions more than {DEEPEST} deep")
     if callable(value):
-        said = await call_async(value, what, ctx.input, ctx, timeout=ctx.timeout)
+        result = await call_async(value, what, ctx.input, ctx, timeout=ctx.timeout)
         if alone:
-            refuse_blank(said, what)
-        return await user_messages(said, what, ctx, alone=alone, depth=depth + 1)
+            refuse_blank(result, what)
+        return await user_messages(result, what, ctx, alone=alone, depth=depth + 1)
     if isinstance(value, list | tuple):
-        found = await together(user_messages(each, what, ctx, depth=depth + 1) for each in value)
-        return [message for each in found for message in each]
+        message_lists = await together(
+            user_messages(item, what, ctx, depth=depth + 1) for item in value
+        )
+        return [message for messages in message_lists for message in messages]
     return messages_of(value, what)
 
 
@@ -69,21 +71,21 @@ def turn_inputs(items: Sequence[Item]) -> list[Message]:
 
 
 def turn_input(
-    own: Sequence[Message], recorded: Sequence[Message]
+    user_items: Sequence[Message], recorded: Sequence[Message]
 ) -> tuple[list[Message], set[float]]:
     """Return the user's messages, and the positions of the recorded ones that they repeat.
 
     A generator without messages of its own gets the turn's input.
     """
-    if not own:
-        own = recorded
+    if not user_items:
+        user_items = recorded
     positions: set[float] = set()
     messages: list[Message] = []
-    for message in own:
-        same = [each for each in recorded if _content(each) == _content(message)]
-        positions |= {each.at or 0 for each in same}
+    for message in user_items:
+        same = [earlier for earlier in recorded if _content(earlier) == _content(message)]
+        positions |= {earlier.at or 0 for earlier in same}
         # The recorded message may have files.
-        richer = next((each for each in same if each.attachments), message)
+        richer = next((earlier for earlier in same if earlier.attachments), message)
         messages.append(replace(message if message.attachments else richer, at=None))
     return messages, positions
 

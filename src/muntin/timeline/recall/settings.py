@@ -1,4 +1,4 @@
-"""How much is recalled: the setting of the doors, and its checks."""
+"""How much is recalled: the setting of the interfaces, and its checks."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ RecallLike: TypeAlias = Recall | bool | Literal["inherit"] | None
 
 
 def check_recall(value: Any, what: str) -> Any:
-    """Return the recall setting of a door: the defaults for True, off for False or None."""
+    """Return the recall setting of an interface: the defaults for True, off for False or None."""
     if value == "inherit" or isinstance(value, Recall):
         return value
     if isinstance(value, bool | None):
