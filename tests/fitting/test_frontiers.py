@@ -12,11 +12,16 @@ from muntin import InvalidInput, Message, user
 from muntin.core.digests import digest
 from muntin.core.planning.memory import ConversationState
 from muntin.fitting import fit
-from muntin.fitting.frontiers import ConversationTable, Left, digests_of_beginnings, first_new
+from muntin.fitting.frontiers import (
+    ConversationTable,
+    RequestTrace,
+    digests_of_beginnings,
+    first_new,
+)
 from tests.fitting.talks import chat_call, chat_result, growing, words
 
 
-class Talk:
+class LazyMessages:
     """A list of messages without an opening."""
 
     def __init__(self, *texts: str) -> None:
@@ -31,11 +36,11 @@ class Talk:
         return digests_of_beginnings(self.past)
 
 
-def left(talk: Talk, start: ConversationState | None = None) -> Left:
-    return Left.of(start, talk.past, talk.first_digest)
+def left(talk: LazyMessages, start: ConversationState | None = None) -> RequestTrace:
+    return RequestTrace.of(start, talk.past, talk.first_digest)
 
 
-def at(talk: Talk, place: int) -> ConversationState:
+def at(talk: LazyMessages, place: int) -> ConversationState:
     return ConversationState("history", 0, place, None, digest(talk.past[place]))
 
 
@@ -44,7 +49,7 @@ def test_it_is_plain_json_and_small() -> None:
         told = fit(talk, 2_000, model="openai/gpt-4o", previous={}).frontier
         assert json.loads(json.dumps(told)) == told
         assert len(json.dumps(told)) < 400
-        assert Left.from_dict(told).to_dict() == told
+        assert RequestTrace.from_dict(told).to_dict() == told
 
 
 def told_0_2() -> dict[str, Any]:
@@ -119,68 +124,70 @@ def test_what_is_none_is_refused(told: dict[str, Any], why: str) -> None:
 
 
 def test_it_belongs_to_a_list_that_begins_alike() -> None:
-    talk = Talk("a", "b", "c", "d")
-    assert left(talk).why_not(Talk("a", "b", "c", "d", "e")) is None
-    assert "another conversation" in str(left(talk).why_not(Talk("x", "b", "c", "d")))
+    talk = LazyMessages("a", "b", "c", "d")
+    assert left(talk).why_not(LazyMessages("a", "b", "c", "d", "e")) is None
+    assert "another conversation" in str(left(talk).why_not(LazyMessages("x", "b", "c", "d")))
 
 
 def test_the_message_at_the_frontier_must_be_there() -> None:
-    talk = Talk("a", "b", "c", "d")
+    talk = LazyMessages("a", "b", "c", "d")
     mine = left(talk, at(talk, 2))
-    assert mine.why_not(Talk("a", "b", "c", "d")) is None
-    assert "not in the list" in str(mine.why_not(Talk("a", "b", "x", "d")))
+    assert mine.why_not(LazyMessages("a", "b", "c", "d")) is None
+    assert "not in the list" in str(mine.why_not(LazyMessages("a", "b", "x", "d")))
 
 
 def test_a_list_that_lost_its_beginning_is_known_by_two_messages() -> None:
-    talk = Talk("a", "b", "ok", "d")
+    talk = LazyMessages("a", "b", "ok", "d")
     mine = left(talk, at(talk, 2))
-    assert mine.why_not(Talk("ok", "d", "e")) is None
-    assert "another conversation" in str(mine.why_not(Talk("x", "y", "ok", "z")))
+    assert mine.why_not(LazyMessages("ok", "d", "e")) is None
+    assert "another conversation" in str(mine.why_not(LazyMessages("x", "y", "ok", "z")))
 
 
 def test_the_table_is_bounded() -> None:
     table = ConversationTable()
     for number in range(5_000):
-        talk = Talk(f"opening {number}")
+        talk = LazyMessages(f"opening {number}")
         table.put(None, talk.pasts[-1], left(talk), _FRONTIER)
-    assert found(table, Talk("opening 0")) is None
-    newest = Talk("opening 4999")
+    assert found(table, LazyMessages("opening 0")) is None
+    newest = LazyMessages("opening 4999")
     assert found(table, newest) == left(newest)
 
 
 _FRONTIER = fit([], 100).window.frontier
 
 
-def found(table: ConversationTable, talk: Talk, name: str | None = None) -> Left | None:
+def found(
+    table: ConversationTable, talk: LazyMessages, name: str | None = None
+) -> RequestTrace | None:
     return table.take(name, talk.pasts.__getitem__, talk)
 
 
 def test_a_list_goes_on_with_the_longest_of_its_beginnings_and_no_other_list_does() -> None:
     table = ConversationTable()
-    short, long = Talk("a", "b"), Talk("a", "b", "c", "d")
+    short, long = LazyMessages("a", "b"), LazyMessages("a", "b", "c", "d")
     for talk in (long, short):
         table.put(None, talk.pasts[-1], left(talk), _FRONTIER)
-    assert found(table, Talk("a", "b", "c", "d", "e")) == left(long)
-    assert found(table, Talk("a", "b", "c", "d", "f")) == left(short)
-    assert found(table, Talk("a", "b", "c", "d", "g")) is None
+    assert found(table, LazyMessages("a", "b", "c", "d", "e")) == left(long)
+    assert found(table, LazyMessages("a", "b", "c", "d", "f")) == left(short)
+    assert found(table, LazyMessages("a", "b", "c", "d", "g")) is None
 
 
 def test_a_past_that_two_recorded_conversations_have_is_neither_s() -> None:
-    table, talk = ConversationTable(), Talk("Hello")
+    table, talk = ConversationTable(), LazyMessages("Hello")
     for session in ("one", "two"):
         table.put(None, talk.pasts[-1], replace(left(talk), session=session), _FRONTIER)
-    assert found(table, Talk("Hello", "a", "b")) is None
+    assert found(table, LazyMessages("Hello", "a", "b")) is None
 
 
 def test_a_conversation_with_a_name_is_found_by_it_when_its_list_was_changed() -> None:
-    table, talk = ConversationTable(), Talk("a", "b", "c", "d")
+    table, talk = ConversationTable(), LazyMessages("a", "b", "c", "d")
     table.put("name", talk.pasts[-1], left(talk, at(talk, 2)), _FRONTIER)
-    assert found(table, Talk("a", "x", "c", "d"), "name") == left(talk, at(talk, 2))
-    assert found(table, Talk("a", "x", "c", "d")) is None
+    assert found(table, LazyMessages("a", "x", "c", "d"), "name") == left(talk, at(talk, 2))
+    assert found(table, LazyMessages("a", "x", "c", "d")) is None
 
 
 def test_only_what_is_new_is_recorded() -> None:
-    talk = Talk(*(words(3, n) for n in range(6)))
+    talk = LazyMessages(*(words(3, n) for n in range(6)))
     before = left(talk)
     assert first_new(None, [], talk) == (0, True)
     assert first_new(before, [], talk) == (6, True)
@@ -192,5 +199,5 @@ def test_only_what_is_new_is_recorded() -> None:
     assert first_new(before, recorded, talk) == (5, False), "behind what both have"
     del talk.past[4:]
     assert first_new(before, recorded, talk) == (4, True), "a late list has nothing new"
-    many = Talk(*(str(n) for n in range(3_000)))
+    many = LazyMessages(*(str(n) for n in range(3_000)))
     assert first_new(None, [], many) == (2_000, True)

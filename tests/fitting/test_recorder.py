@@ -15,8 +15,8 @@ import pytest
 from muntin import Message, Session, assistant, user
 from muntin.errors import InvalidInput, InvalidType, StoreError
 from muntin.fitting import Fitter, Recorder, fit
-from muntin.fitting.recorder import STEPS, Apart
-from muntin.fitting.talk import Talk
+from muntin.fitting.recorder import STEPS, ListDiverged
+from muntin.fitting.talk import LazyMessages
 from muntin.inspector.data import turns
 from muntin.inspector.plans import Plans
 from muntin.settings import counter_for
@@ -113,7 +113,7 @@ def test_a_request_is_recorded_when_it_is_sent_and_its_report_with_the_answer(st
 def asked(recorder: Recorder, talk: list[Any], reply: str | None = None) -> list[str]:
     """Record a request, and its answer; return what of it was new."""
     fitted = fit(talk, 2_000, model=GPT)
-    new = recorder.new_in("c", Talk(pieces_of(talk), counter_for(None, None)))
+    new = recorder.new_in("c", LazyMessages(pieces_of(talk), counter_for(None, None)))
     sent = recorder.sent("c", new, fitted.window, fitted.frontier)
     assert sent is not None
     recorder.answered(sent, None if reply is None else assistant(reply))
@@ -188,7 +188,7 @@ def test_an_answer_that_two_record_at_once_is_appended_once(tmp_path: Path) -> N
     """Each has a Recorder of its own, as processes have."""
     store = SlowStore(f"sqlite:///{tmp_path}/s.db")
     fitted = fit([{"role": "user", "content": "Where?"}], 2_000, model=GPT)
-    talk = Talk(pieces_of([{"role": "user", "content": "Where?"}]), counter_for(None, None))
+    talk = LazyMessages(pieces_of([{"role": "user", "content": "Where?"}]), counter_for(None, None))
     recorders = [Recorder(store), Recorder(store)]
     told = [
         each.sent("c", each.new_in("c", talk), fitted.window, fitted.frontier) for each in recorders
@@ -297,7 +297,7 @@ def test_what_is_no_store_is_refused() -> None:
 
 def recorded(recorder: Recorder, talk: list[Any], **given: Any) -> None:
     """Record a request as a gateway does."""
-    spoken = Talk(pieces_of(talk), counter_for(None, None))
+    spoken = LazyMessages(pieces_of(talk), counter_for(None, None))
     fitted = fit(talk, 2_000, model=GPT)
     sent = recorder.sent_of("c", spoken, fitted.window, fitted.frontier, **given)
     assert sent is not None
@@ -335,7 +335,7 @@ def test_a_list_that_does_not_go_on_is_refused_where_it_must_stand_alone(store: 
     recorded(recorder, said_so_far(3), past="p", owner="me", alone=True)
     assert store.sessions_at("p") == [("c", "")]
     other = [*said_so_far(2), {"role": "user", "content": "another q1"}]
-    with pytest.raises(Apart):
+    with pytest.raises(ListDiverged):
         recorded(recorder, other, past="o", owner="me", alone=True)
     recorded(recorder, said_so_far(5), past="q", owner="me", alone=True)
     assert (store.sessions_at("p"), store.sessions_at("q")) == ([], [("c", "")])

@@ -23,7 +23,7 @@ import httpx2
 import pytest
 
 from muntin.fitting import Fitter, Recorder
-from muntin.fitting.talk import Talk as Spoken
+from muntin.fitting.talk import LazyMessages as Spoken
 from muntin.gateway.conversations import Conversations
 from muntin.settings import counter_for
 from muntin.timeline.store import Store, open_store
@@ -72,7 +72,7 @@ def upstream() -> Iterator[str]:
         yield url
 
 
-class Talk:
+class LazyMessages:
     """A client that says what it said before, the answers, and something new."""
 
     def __init__(self, mark: str, opening: str = "Hello", model: str = "openai/gpt-5.6") -> None:
@@ -148,7 +148,7 @@ def test_two_users_who_begin_alike_at_once_share_no_record(upstream, model, tmp_
     url = f"sqlite:///{tmp_path}/gate.db"
     with running(upstream, BUDGET, url) as gate, ThreadPoolExecutor(2) as pool:
         for number in range(PAIRS):
-            pair = [Talk(f"mark-{2 * number + each}", model=model) for each in range(2)]
+            pair = [LazyMessages(f"mark-{2 * number + each}", model=model) for each in range(2)]
             for _ in range(3):
                 list(pool.map(lambda talk: talk.ask(gate.url), pair))
     with open_store(url) as store:
@@ -227,7 +227,7 @@ def test_the_last_of_many_conversations_with_one_opening_costs_what_the_first_do
         assert {info.items for info in store.sessions(limit=5_000)} == {7}
 
 
-def checked(store: Store, talks: list[Talk]) -> set[str]:
+def checked(store: Store, talks: list[LazyMessages]) -> set[str]:
     """Check that no question is recorded twice, out of order, or in another conversation; return
     those that are not recorded."""
     questions: Counter[str] = Counter()
@@ -244,11 +244,11 @@ def checked(store: Store, talks: list[Talk]) -> set[str]:
 @pytest.mark.parametrize("named", [False, True], ids=["found", "named"])
 @pytest.mark.parametrize("kills", [0, 3], ids=["", "killed"])
 def test_two_gateways_record_every_message_once_and_in_order(upstream, url, named, kills):
-    talks = [Talk(f"mark-{n}", opening=f"mark-{n} 0: begin") for n in range(TALKS)]
+    talks = [LazyMessages(f"mark-{n}", opening=f"mark-{n} 0: begin") for n in range(TALKS)]
     gates = [Process(upstream, url) for _ in range(2)]
     chance, done = random.Random(3), threading.Event()
 
-    def lead(talk: Talk) -> None:
+    def lead(talk: LazyMessages) -> None:
         headers = {"x-muntin-session": talk.mark} if named else {}
         for turn in range(TURNS):
             talk.ask(*(gates[(turn + at) % 2].url for at in range(2)), **headers)

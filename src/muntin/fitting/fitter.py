@@ -28,11 +28,11 @@ from muntin.core.planning.slot import Stepped, Trimming
 from muntin.core.schemas import Schemas
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, StoreError
-from muntin.fitting.frontiers import ConversationTable, Left, quick_past, read_previous
+from muntin.fitting.frontiers import ConversationTable, RequestTrace, quick_past, read_previous
 from muntin.fitting.layout import lay_out, place, refuse_too_large, shown_places
 from muntin.fitting.recorder import Recorder
 from muntin.fitting.schemas import schemas
-from muntin.fitting.talk import Talk
+from muntin.fitting.talk import LazyMessages
 from muntin.threads import in_thread
 from muntin.timeline.store import Store
 from muntin.wire.pieces import Fitted, Piece
@@ -121,7 +121,7 @@ class Fitter:
         conversation: str | None,
     ) -> Fitted:
         offered, odd = schemas(tools)
-        talk = Talk(pieces, composer.counter)
+        talk = LazyMessages(pieces, composer.counter)
         before, fresh = self._before(previous, conversation, talk)
         try:
             composer = replace(
@@ -146,7 +146,7 @@ class Fitter:
                 self._put(conversation, talk, before, None)
             raise
         placed, mark = place(window, composer, talk, places, len(system))
-        trace = talk.left(window.lazy_frontier.starts)
+        trace = talk.trace(window.lazy_frontier.starts)
         if self.recorder is not None:
             session = conversation or (before.session if before is not None else "")
             trace = replace(trace, session=session or f"fit-{uuid4().hex}")
@@ -173,7 +173,9 @@ class Fitter:
             await asyncio.wait({done})
             raise
 
-    def _record(self, recorder: Recorder, trace: Left, talk: Talk, window: Window) -> None:
+    def _record(
+        self, recorder: Recorder, trace: RequestTrace, talk: LazyMessages, window: Window
+    ) -> None:
         """Record the new messages; if the store is away, the request is sent all the same."""
 
         def record() -> None:
@@ -196,13 +198,13 @@ class Fitter:
     def _put(
         self,
         conversation: str | None,
-        talk: Talk,
-        trace: Left,
+        talk: LazyMessages,
+        trace: RequestTrace,
         window: LazyFrontier | Frontier | None,
     ) -> None:
         self._table.put(conversation, self._past(talk)(trace.count), trace, window)
 
-    def _past(self, talk: Talk) -> Callable[[int], str]:
+    def _past(self, talk: LazyMessages) -> Callable[[int], str]:
         """Return how the conversation of a talk is found; where it is recorded, by all of it."""
         return partial(quick_past, talk) if self.recorder is None else talk.pasts.__getitem__
 
@@ -222,8 +224,8 @@ class Fitter:
         self,
         previous: Mapping[str, Any] | Frontier | None,
         conversation: str | None,
-        talk: Talk,
-    ) -> tuple[Left | None, str | None]:
+        talk: LazyMessages,
+    ) -> tuple[RequestTrace | None, str | None]:
         """Return the frontier of the request before this one, or why it is not used."""
         if previous is None:
             return self._table.take(conversation, self._past(talk), talk), None

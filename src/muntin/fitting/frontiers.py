@@ -37,7 +37,7 @@ _PLACES = 100
 Pasts: TypeAlias = Callable[[int], str]
 
 
-class Talking(Protocol):
+class ConversationLike(Protocol):
     """The known parts of a list: its messages behind the opening, and the first of them."""
 
     @property
@@ -54,7 +54,7 @@ class Talking(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class RequestTrace:
     """What a request leaves: where its past begins, and how its conversation is recognised.
 
     `opening` is the digest of the first message behind the opening, `behind` that of the message
@@ -70,7 +70,9 @@ class Left:
     session: str = ""
 
     @classmethod
-    def of(cls, start: ConversationState | None, past: Sequence[Message], opening: str) -> Left:
+    def of(
+        cls, start: ConversationState | None, past: Sequence[Message], opening: str
+    ) -> RequestTrace:
         """Return what a request with this past leaves."""
         if not past:
             return cls(start)
@@ -97,7 +99,7 @@ class Left:
         return {**data, "session": self.session} if self.session else data
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Left:
+    def from_dict(cls, data: Mapping[str, Any]) -> RequestTrace:
         """Read what `to_dict` wrote; anything else is an error."""
         if data.get("version") != _VERSION:
             raise InvalidInput(
@@ -115,7 +117,7 @@ class Left:
             ) from error
         return cls(starts[0] if starts else None, opening, behind, count, last, session)
 
-    def why_not(self, talk: Talking) -> str | None:
+    def why_not(self, talk: ConversationLike) -> str | None:
         """Say why this does not belong to the conversation of a list; None if it does."""
         past, start = talk.past, self.start
         same = not self.opening or talk.first_digest == self.opening
@@ -130,7 +132,7 @@ class Left:
         has_next = start.digest is not None and match + 1 < len(past) and self.behind
         return None if has_next and digest(past[match + 1]) == self.behind else _ANOTHER
 
-    def goes_on(self, talk: Talking) -> bool:
+    def goes_on(self, talk: ConversationLike) -> bool:
         """Say whether a list begins with all messages of that request."""
         past = talk.past
         return 0 < self.count <= len(past) and _ending(past, self.count) == self.last
@@ -146,7 +148,7 @@ def digests_of_beginnings(past: Sequence[Message]) -> list[str]:
     return digests
 
 
-def quick_past(talk: Talking, place: int) -> str:
+def quick_past(talk: ConversationLike, place: int) -> str:
     """Return a digest of what stands before a place that reads few messages: the first and the last
     few. It is enough where nothing is recorded."""
     return f"{talk.first_digest}/{place}/{_ending(talk.past, place)}"
@@ -170,16 +172,18 @@ _EMPTY: dict[str, Any] = {
 }
 
 
-def read_previous(previous: Mapping[str, Any] | Frontier) -> Left:
-    """Return the argument `previous` as a `Left`."""
+def read_previous(previous: Mapping[str, Any] | Frontier) -> RequestTrace:
+    """Return the argument `previous` as a `RequestTrace`."""
     if isinstance(previous, Frontier):
-        return Left(previous.starts[0] if previous.starts else None)
+        return RequestTrace(previous.starts[0] if previous.starts else None)
     if not isinstance(previous, Mapping):
         raise InvalidType(f"previous must be the frontier of a request, not {shown(previous)}")
-    return Left.from_dict(previous)
+    return RequestTrace.from_dict(previous)
 
 
-def first_new(trace: Left | None, recorded: Sequence[str], talk: Talking) -> tuple[int, bool]:
+def first_new(
+    trace: RequestTrace | None, recorded: Sequence[str], talk: ConversationLike
+) -> tuple[int, bool]:
     """Return the first message of a list that is not recorded yet, and whether the list goes on
     from the recorded one, or is a part of it.
 
@@ -212,10 +216,10 @@ class ConversationTable:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._rows: OrderedDict[tuple[str, str], Left | None] = OrderedDict()
-        self._windows: OrderedDict[Left, LazyFrontier] = OrderedDict()
+        self._rows: OrderedDict[tuple[str, str], RequestTrace | None] = OrderedDict()
+        self._windows: OrderedDict[RequestTrace, LazyFrontier] = OrderedDict()
 
-    def take(self, name: str | None, pasts: Pasts, talk: Talking) -> Left | None:
+    def take(self, name: str | None, pasts: Pasts, talk: ConversationLike) -> RequestTrace | None:
         """Return what the newest request of a conversation left, and forget it.
 
         A conversation with a name is found by it even if its list was changed.
@@ -234,7 +238,7 @@ class ConversationTable:
             return None
         return trace
 
-    def last_window(self, trace: Left | None) -> LazyFrontier | Frontier | None:
+    def last_window(self, trace: RequestTrace | None) -> LazyFrontier | Frontier | None:
         """Return the window of a request, or its frontier if the window is no longer held."""
         if trace is None:
             return None
@@ -242,7 +246,11 @@ class ConversationTable:
             return self._windows.get(trace) or trace.frontier
 
     def put(
-        self, name: str | None, past: str, trace: Left, window: LazyFrontier | Frontier | None
+        self,
+        name: str | None,
+        past: str,
+        trace: RequestTrace,
+        window: LazyFrontier | Frontier | None,
     ) -> None:
         """Store what a request with this past left."""
         with self._lock:

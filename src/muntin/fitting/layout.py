@@ -17,7 +17,7 @@ from muntin.core.planning.slots import Slots
 from muntin.core.profile import OMITTED
 from muntin.core.window import Breakpoint, Window
 from muntin.errors import BudgetExceeded
-from muntin.fitting.talk import Talk
+from muntin.fitting.talk import LazyMessages
 from muntin.timeline.receipts import plan_of
 from muntin.wire.pieces import Piece, Placed
 
@@ -25,7 +25,7 @@ from muntin.wire.pieces import Piece, Placed
 _ELSEWHERE = "instructions"
 
 
-def lay_out(composer: Composer, talk: Talk, system: Sequence[Message]) -> Slots:
+def lay_out(composer: Composer, talk: LazyMessages, system: Sequence[Message]) -> Slots:
     """Return the slots of a talk."""
     slots = composer.slots()
     if system:
@@ -66,7 +66,7 @@ _NAMES = {
 }
 
 
-def shown_places(window: Window, talk: Talk) -> list[int | None]:
+def shown_places(window: Window, talk: LazyMessages) -> list[int | None]:
     """Return for each message of the window the place of its piece, None if it has none."""
     begins = {"system": 0, "history": talk.opening, "input": talk.asked, "run": talk.run}
     places: list[int | None] = []
@@ -78,7 +78,11 @@ def shown_places(window: Window, talk: Talk) -> list[int | None]:
 
 
 def place(
-    window: Window, composer: Composer, talk: Talk, places: Sequence[int | None], elsewhere: int
+    window: Window,
+    composer: Composer,
+    talk: LazyMessages,
+    places: Sequence[int | None],
+    elsewhere: int,
 ) -> tuple[tuple[Placed, ...], Breakpoint | None]:
     """Return the messages that are sent, in order, and the breakpoint behind the first `elsewhere`
     messages, which are sent elsewhere."""

@@ -20,7 +20,7 @@ from muntin.core.checks import check_count, compact_json
 from muntin.core.message import Message
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, Overtaken
-from muntin.fitting.frontiers import Left, Talking, first_new
+from muntin.fitting.frontiers import ConversationLike, RequestTrace, first_new
 from muntin.fitting.work_queue import WorkQueue
 from muntin.timeline.items import Item, NoteKey, SideWrites
 from muntin.timeline.receipts import AGE, BYTES, Bounds, plan_of, report_of, size_of
@@ -48,7 +48,7 @@ _WRITES, _READS = 256, 64
 WAITING = "@"
 
 
-class Apart(Exception):
+class ListDiverged(Exception):
     """A list does not go on from what a session has."""
 
 
@@ -87,7 +87,7 @@ class Recorder:
         data = _json(self.store.content(session, *FRONTIER))
         return data if isinstance(data, dict) else None
 
-    def new_in(self, session: str, talk: Talking) -> list[Message]:
+    def new_in(self, session: str, talk: ConversationLike) -> list[Message]:
         """Return the messages of a list that a session does not have yet.
 
         An answer that is recorded already is not new when a list repeats it.
@@ -96,7 +96,7 @@ class Recorder:
         return self._new_in(session, state, talk)[0]
 
     def _new_in(
-        self, session: str, state: _SessionState, talk: Talking
+        self, session: str, state: _SessionState, talk: ConversationLike
     ) -> tuple[list[Message], bool]:
         """Return the new messages of a list, and whether it goes on from what the session has."""
         trace = _read_trace(self.frontier(session))
@@ -128,7 +128,7 @@ class Recorder:
     def sent_of(
         self,
         session: str,
-        talk: Talking,
+        talk: ConversationLike,
         window: Window,
         frontier: Mapping[str, Any] | None = None,
         *,
@@ -141,14 +141,14 @@ class Recorder:
         Processes that record the same list at once append each message once, and a list that comes
         late adds nothing. `past` is the name by which the session is found from now on; `owner`
         waits for the answer. With `alone`, a list that does not go on from what the session has is
-        refused (`Apart`).
+        refused (`ListDiverged`).
         """
         frontier_text = compact_json(dict(frontier or {}))
 
         def write(state: _SessionState) -> Sent | None:
             messages, goes_on = self._new_in(session, state, talk)
             if alone and not goes_on:
-                raise Apart(session)
+                raise ListDiverged(session)
             if not messages and state.is_behind(talk.pasts):
                 return self._append(session, (), window, None)
             notes: dict[NoteKey, str | None] = {FRONTIER: frontier_text}
@@ -312,9 +312,9 @@ def _steps(steps: Mapping[str, int]) -> dict[int, int]:
     return {int(turn): step for turn, step in steps.items()}
 
 
-def _read_trace(frontier: Mapping[str, Any] | None) -> Left | None:
+def _read_trace(frontier: Mapping[str, Any] | None) -> RequestTrace | None:
     with suppress(InvalidInput):  # of another version, or not made here
-        return Left.from_dict(frontier) if frontier else None
+        return RequestTrace.from_dict(frontier) if frontier else None
     return None
 
 

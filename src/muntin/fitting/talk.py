@@ -15,11 +15,11 @@ from muntin.core.digests import digest
 from muntin.core.message import Message, Role, counted
 from muntin.core.parts import Other
 from muntin.core.planning.memory import ConversationState
-from muntin.fitting.frontiers import Left, digests_of_beginnings
+from muntin.fitting.frontiers import RequestTrace, digests_of_beginnings
 from muntin.wire.pieces import Piece, Pieces
 
 
-class Talk(Sequence[Message]):
+class LazyMessages(Sequence[Message]):
     """The messages of a list of pieces, each read when it is first needed.
 
     `opening` is how many system messages stand in front, `question` the place of the user's last
@@ -78,11 +78,11 @@ class Talk(Sequence[Message]):
 
     def part(self, first: int, end: int) -> Sequence[Message]:
         """Return the messages from `first` to `end`."""
-        return Part(self, first, end) if self._all is None else self._all[first:end]
+        return MessageSlice(self, first, end) if self._all is None else self._all[first:end]
 
-    def left(self, starts: Sequence[ConversationState]) -> Left:
+    def trace(self, starts: Sequence[ConversationState]) -> RequestTrace:
         """Return what a request with these messages leaves to the next."""
-        return Left.of(starts[0] if starts else None, self.past, self.first_digest)
+        return RequestTrace.of(starts[0] if starts else None, self.past, self.first_digest)
 
     def _role(self, index: int) -> Role:
         """Return the role of a message, without reading the message if possible."""
@@ -116,10 +116,10 @@ class Talk(Sequence[Message]):
         return message
 
 
-class Part(Sequence[Message]):
+class MessageSlice(Sequence[Message]):
     """Consecutive messages of a talk."""
 
-    def __init__(self, talk: Talk, first: int, end: int) -> None:
+    def __init__(self, talk: LazyMessages, first: int, end: int) -> None:
         self._talk, self._first, self._size = talk, first, end - first
 
     def __len__(self) -> int:

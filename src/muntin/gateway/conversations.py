@@ -24,9 +24,9 @@ from muntin.core.checks import digest, replace_surrogates
 from muntin.core.message import Message
 from muntin.errors import InvalidInput
 from muntin.fitting import Recorder
-from muntin.fitting.frontiers import Left
+from muntin.fitting.frontiers import RequestTrace
 from muntin.fitting.recorder import WAITING
-from muntin.fitting.talk import Talk
+from muntin.fitting.talk import LazyMessages
 from muntin.timeline.owner import done, is_gone, new_owner
 
 # The header in which clients name the conversation of a request.
@@ -90,7 +90,9 @@ class Conversations:
             self._until = time.monotonic() + _PAUSE
         _log.warning("something could not be recorded: %s", error)
 
-    def claim(self, talk: Talk, user: str | None, caller: str, name: str | None) -> Conversation:
+    def claim(
+        self, talk: LazyMessages, user: str | None, caller: str, name: str | None
+    ) -> Conversation:
         """Return the conversation of a request, which no other request finds until it is answered.
 
         `user` is the user that the request names, `name` the client's name of the conversation.
@@ -111,7 +113,7 @@ class Conversations:
         with self._lock:
             return self._take(Conversation(new, caller=who, is_unsure=is_unsure), newest)
 
-    def look_again(self, conversation: Conversation, talk: Talk) -> None:
+    def look_again(self, conversation: Conversation, talk: LazyMessages) -> None:
         """Find the session of a conversation for which the store did not answer; may block."""
         for place in _ends(talk.past):
             past, answer = _at(conversation.caller, talk, place)
@@ -268,7 +270,7 @@ def answer_digest(messages: Sequence[Message]) -> str:
     return _digest("\n".join(filter(None, texts)), *calls)
 
 
-def _at(caller: str, talk: Talk, place: int) -> tuple[str, str]:
+def _at(caller: str, talk: LazyMessages, place: int) -> tuple[str, str]:
     """Return by which past a list is found that goes on at a place, and with which answer."""
     return _digest(caller, talk.pasts[place]), answer_digest(_answer(talk.past, place))
 
@@ -292,9 +294,9 @@ def _answer(past: Sequence[Message], place: int) -> list[Message]:
     return [past[at] for at in range(place, end)]
 
 
-def _read(frontier: Mapping[str, Any] | None) -> Left | None:
+def _read(frontier: Mapping[str, Any] | None) -> RequestTrace | None:
     with suppress(InvalidInput):  # written by another version: begin anew
-        return Left.from_dict(frontier) if frontier else None
+        return RequestTrace.from_dict(frontier) if frontier else None
     return None
 
 

@@ -13,8 +13,8 @@ from functools import cache, partial
 from typing import Any
 
 from muntin.fitting import Fitted, Recorder, Sent
-from muntin.fitting.recorder import Apart
-from muntin.fitting.talk import Talk
+from muntin.fitting.recorder import ListDiverged
+from muntin.fitting.talk import LazyMessages
 from muntin.gateway.conversations import (
     REFUSED,
     UNREAD,
@@ -62,7 +62,9 @@ class Recording:
         """Whether the store is away, or has been writing for long."""
         return self._conversations.away or self._recorder.writes.is_stuck(_PATIENCE)
 
-    def sent(self, conversation: Conversation, talk: Talk, fitted: Fitted) -> Recorded | None:
+    def sent(
+        self, conversation: Conversation, talk: LazyMessages, fitted: Fitted
+    ) -> Recorded | None:
         """Have a request recorded that is on its way; None while the store is away."""
         if self._conversations.away:
             return None
@@ -82,7 +84,7 @@ class Recording:
                 self._conversations.look_again(conversation, talk)
             try:
                 return send(conversation.session)
-            except Apart:
+            except ListDiverged:
                 self._conversations.move(conversation)
                 return send(conversation.session)
 

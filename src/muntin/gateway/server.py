@@ -25,7 +25,7 @@ from muntin.core.checks import check_count, check_seconds, shown
 from muntin.errors import BudgetExceeded, InvalidInput, MuntinError, needing
 from muntin.fitting import Fitted, Fitter, Recorder
 from muntin.fitting.requests import Form, fit_request, form_of
-from muntin.fitting.talk import Talk
+from muntin.fitting.talk import LazyMessages
 from muntin.gateway.conversations import Conversation, Conversations, caller_of, name_of
 from muntin.gateway.receipts import HEADER, passed, receipt_of, written
 from muntin.gateway.recording import Recording
@@ -63,7 +63,7 @@ class _Fit:
     """The facts to record about a request that fits."""
 
     conversation: Conversation
-    talk: Talk
+    talk: LazyMessages
     fitted: Fitted
 
 
@@ -280,7 +280,7 @@ class Gateway:
             request = form.read(data)
             if request.passes is not None:
                 return _Ready(body, passed(request.passes))
-            talk = Talk(request.pieces, counter_for(None, None))
+            talk = LazyMessages(request.pieces, counter_for(None, None))
             name = name_of(headers, data)
             conversation = self._conversations.claim(talk, request.user, caller, name)
             outcome = fit_request(
