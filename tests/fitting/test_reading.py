@@ -187,3 +187,20 @@ def test_nothing_that_json_can_hold_raises(items: list[Any]) -> None:
         any(kept is item for item in items) or isinstance(kept, dict | list | str | tuple)
         for kept in fitted.kept
     )
+
+
+def test_what_is_not_read_is_named_by_its_place_in_the_list():
+    """Items of Responses that are one answer count each."""
+    calls = [
+        {"type": "function_call", "call_id": f"c{number}", "name": "look", "arguments": "{}"}
+        for number in range(2)
+    ]
+    results = [
+        {"type": "function_call_output", "call_id": f"c{number}", "output": "seen"}
+        for number in range(2)
+    ]
+    odd = {"type": "item_reference", "id": "msg_1"}
+    asks = {"role": "user", "content": "And now?"}
+    fitted = fit([asks, *calls, *results, asks, odd, asks], 5_000, model="openai/gpt-5.2")
+    (why,) = fitted.unread
+    assert why == "message 6: an item of type 'item_reference' cannot be read as a message"

@@ -35,6 +35,7 @@ from muntin.fitting.schemas import schemas
 from muntin.fitting.talk import LazyMessages
 from muntin.threads import in_thread
 from muntin.timeline.store import Store
+from muntin.wire.blocks import place_of
 from muntin.wire.pieces import Fitted, Piece
 
 T = TypeVar("T")
@@ -134,7 +135,10 @@ class Fitter:
             refuse_too_large(window)
             places = shown_places(window, talk)
             opaque = talk.opaque.keys() & set(places) if talk.opaque else ()
-            whys = (f"message {number}: {talk.opaque[number]}" for number in sorted(opaque))
+            whys = (
+                f"message {place_of(talk.pieces[number].ref, number)}: {talk.opaque[number]}"
+                for number in sorted(opaque)
+            )
             unread = (*odd, *whys)
             if unread:
                 self._refuse(unread)

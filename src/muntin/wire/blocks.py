@@ -25,6 +25,11 @@ class Ref(NamedTuple):
     part: int = 0
 
 
+def place_of(ref: Any, number: int) -> int:
+    """Return the place in its list of a piece; its own number where that is not known."""
+    return ref.first if isinstance(ref, Ref) else number
+
+
 def _nothing(item: Any, placed: Placed) -> Mapping[str, Any]:
     return {}
 

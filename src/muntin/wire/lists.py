@@ -176,6 +176,7 @@ class _Reader:
             return Piece(message, ref, repaired=any(cleaned for _, cleaned in pairs))
         except _UNREADABLE as error:
             why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+            why = why.removeprefix("message 0: ")  # the place is the list's
         with suppress(*_UNREADABLE):
             simpler = [normal(item)[0] for item in _simpler([as_plain(item) for item in items])]
             return Piece(_one(read_messages(simpler, ids=self._ids)), ref, opaque=why)
