@@ -152,6 +152,14 @@ def test_what_was_given_up_is_listed():
     ((name, (state, detail)),) = found("gave up", "--store", "sqlite:///a.db", code=1).items()
     assert (name, state) == ("e/1", "broken")
     assert "turn 1 was given up" in detail
+    assert "muntin sessions retry e/1 --turn 1" in detail
+    again = run("sessions", "retry", "e/1", "--store", "sqlite:///a.db")
+    assert (again.returncode, again.stdout) == (0, "turn 1 of e/1 is tried again as turn 2\n")
+    with open_store("sqlite:///a.db") as store:
+        assert [turn.status for turn in store.turns("e/1")] == ["pending", "failed"]
+        store.settle("e/1", 2, "completed")
+    assert run("sessions", "retry", "e/1", "--turn", "2", "--store", "a.db").returncode == 1
+    assert run("sessions", "retry", "e/2", "--store", "sqlite:///a.db").returncode == 1
 
 
 def test_a_store_that_was_asked_for_and_cannot_be_reached_is_broken(here):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -50,8 +51,8 @@ def test_it_takes_up_what_was_left_and_what_comes(folder):
     ) as working:
         assert working.stderr is not None
         lines = [working.stderr.readline(), working.stderr.readline()]
-        assert "resumed unfinished work: turn 1 of 'e/1'" in lines[0]
-        assert lines[1] == "Unfinished work was resumed: 1 session. Ctrl-C ends this.\n"
+        assert lines[0] == "Working. Press Ctrl-C to stop.\n"
+        assert "resumed unfinished work: turn 1 of 'e/1'" in lines[1]
         store.append("e/2", [Draft("message", message=user("new"), opens="inbox")])
         end = time.monotonic() + 20
         while not store.read("e/2", live=True) and time.monotonic() < end:
@@ -106,3 +107,20 @@ def test_a_term_signal_begins_nothing_and_leaves_what_runs_too_long_to_others(fo
     assert [turn.status for turn in store.turns("e/1")] == ["open"]
     assert [turn.status for turn in store.turns("e/2")] == ["pending"]
     store.close()
+
+
+def test_once_ends_and_names_what_it_handled_and_left(folder):
+    with open_store(f"sqlite:///{folder / 'store.db'}") as store:
+        for entity in ("e/1", "e/2"):
+            store.append(entity, [Draft("message", message=user("left"), opens="inbox")])
+        store.take("e/2", "another-machine:1:1:x", timedelta(minutes=1), resumable=True)
+    done = subprocess.run(
+        [MUNTIN, "work", "support:app", "--once"],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    assert done.stdout == "Handled: e/1.\nLeft: e/2: turn 1 is handled by another process.\n"

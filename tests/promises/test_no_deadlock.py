@@ -402,7 +402,7 @@ def test_close_waits_for_a_bounded_time_and_says_what_it_left(stubborn, tmp_path
             async def handler(ctx: Ctx, wake: Any) -> None:
                 handled.append(wake.payload)
 
-            assert await app.resume() == ("e/1",)
+            assert (await app.resume()).handled == ("e/1",)
 
     with caplog.at_level(logging.WARNING, "muntin"):
         run(work(), within=10)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from muntin import App, Session, ToolCall, generator, user
 from muntin.runtime import Ctx
+from muntin.runtime.engine import Resumed
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import Draft
 from muntin.timeline.store import open_store
@@ -39,14 +41,101 @@ def test_resume_takes_up_what_waits_and_returns_when_it_is_done(tmp_path, caplog
             handled.append(ctx.session.id)
 
         with caplog.at_level(logging.WARNING, "muntin"):
-            assert await app.resume() == ("e/1", "e/2")
+            assert await app.resume() == Resumed(("e/1", "e/2"))
         assert sorted(handled) == ["e/1", "e/2"]
         assert (statuses(app, "e/1"), statuses(app, "other/1")) == (["completed"], ["pending"])
-        assert await app.resume() == ()
+        assert await app.resume() == Resumed()
         await app.close()
 
     run(work())
     assert "resumed unfinished work: turn 1 of 'e/1'" in caplog.text
+
+
+def test_resume_says_what_it_left_and_why(tmp_path):
+    url = f"sqlite:///{tmp_path / 'm.db'}"
+    gone, lease = timedelta(seconds=-1), timedelta(minutes=1)
+    leave(url, "e/done", "e/busy", "e/paused", "e/poison")
+    with open_store(url) as store:
+        store.take("e/busy", "another-machine:1:1:x", lease, resumable=True)
+        for entity, tries in (("e/done", 1), ("e/poison", 5), ("e/paused", 4)):
+            for _ in range(tries):
+                store.database.transact(lambda tx: tx.run("UPDATE muntin_turns SET after = 0"))
+                assert store.take(entity, "dead", gone, resumable=True)
+
+    async def work() -> None:
+        app = App(url, model=ScriptedModel([], name=PRICED))
+
+        @app.entity("e")
+        async def handler(ctx: Ctx, wake: Any) -> None:
+            await app.send("next/1", "go on")
+
+        @app.entity("next")
+        async def next_one(ctx: Ctx, wake: Any) -> None:
+            await asyncio.sleep(0.1)
+
+        resumed = await app.resume()
+        assert resumed.handled == ("e/done", "next/1")
+        assert sorted(resumed.left) == ["e/busy", "e/paused", "e/poison"]
+        assert resumed.left["e/busy"] == "turn 1 is handled by another process"
+        assert resumed.left["e/paused"].startswith("turn 1 is tried again after 20")
+        assert resumed.left["e/poison"].startswith("turn 1 was given up")
+        assert statuses(app, "next/1") == ["completed"]
+        assert "e/poison" not in (await app.resume()).left
+        await app.close()
+
+    run(work())
+
+
+def test_turns_that_a_process_died_with_are_all_tried_by_one_resume(tmp_path):
+    url = f"sqlite:///{tmp_path / 'm.db'}"
+    entities = [f"e/{number}" for number in range(4)]
+    leave(url, *entities)
+    with open_store(url) as store:
+        for entity in entities:
+            store.take(entity, "dead", timedelta(seconds=-1), resumable=True)
+    at_once: list[int] = []
+
+    async def work() -> None:
+        app = App(url, model=ScriptedModel([], name=PRICED))
+        running: set[str] = set()
+
+        @app.entity("e")
+        async def handler(ctx: Ctx, wake: Any) -> None:
+            running.add(ctx.session.id)
+            at_once.append(len(running))
+            await asyncio.sleep(0.1)
+            running.remove(ctx.session.id)
+
+        assert await app.resume() == Resumed(tuple(entities))
+        await app.close()
+
+    run(work())
+    assert at_once == [1, 1, 1, 1]
+
+
+def test_a_suspected_turn_that_asks_another_one_does_not_hinder_it(tmp_path):
+    url = f"sqlite:///{tmp_path / 'm.db'}"
+    leave(url, "e/1", "other/1")
+    with open_store(url) as store:
+        for entity in ("e/1", "other/1"):
+            store.take(entity, "dead", timedelta(seconds=-1), resumable=True)
+
+    async def work() -> None:
+        app = App(url, model=ScriptedModel(["done"], name=PRICED))
+
+        @app.entity("e")
+        async def handler(ctx: Ctx, wake: Any) -> None:
+            await app.ask("other/1", "well?")
+
+        @app.entity("other")
+        async def other(ctx: Ctx, wake: Any) -> None:
+            pass
+
+        resumed = await asyncio.wait_for(app.resume(), 20)
+        assert resumed == Resumed(("e/1", "other/1"))
+        await app.close()
+
+    run(work())
 
 
 def test_resume_is_not_stopped_by_a_wake_that_fails(tmp_path):
@@ -61,7 +150,7 @@ def test_resume_is_not_stopped_by_a_wake_that_fails(tmp_path):
             if ctx.session.id == "e/1":
                 raise ValueError("no")
 
-        assert await app.resume() == ("e/1", "e/2")
+        assert await app.resume() == Resumed(("e/1", "e/2"))
         assert (statuses(app, "e/1"), statuses(app, "e/2")) == (["failed"], ["completed"])
         await app.close()
 

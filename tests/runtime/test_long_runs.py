@@ -277,7 +277,7 @@ def test_a_run_that_is_killed_goes_on_with_the_same_bytes(level, lasting_url, tm
     async def resume() -> None:
         async with App(lasting_url) as app:
             register(app, worker.model, read_file)
-            assert await app.resume() == ("e/1",)
+            assert (await app.resume()).handled == ("e/1",)
 
     asyncio.run(resume())
     expected = [pieces(window, anthropic.encode) for window in whole[at:]]

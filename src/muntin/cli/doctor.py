@@ -217,7 +217,7 @@ def _store(url: str | None) -> Iterator[Check]:
                     if turn.reason != "gave_up":
                         continue
                     detail = f"turn {turn.number} was given up; try it again by hand: "
-                    advice = f"{detail}Session.try_again({turn.number})"
+                    advice = f"{detail}muntin sessions retry {info.id} --turn {turn.number}"
                     yield Check("gave up", info.id, "broken", advice)
     except MuntinError as error:
         state: State = "missing" if url is None and isinstance(error, MissingExtra) else "broken"

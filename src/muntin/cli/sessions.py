@@ -127,6 +127,35 @@ def search(
 
 
 @command.command()
+def retry(
+    id: Annotated[str, typer.Argument(metavar="ID", hidden=True)],
+    turn: Annotated[
+        int | None,
+        typer.Option("--turn", metavar="N", min=1, help="A failed turn; else the last given up."),
+    ] = None,
+    store: At = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Try a turn again that was given up, or failed.
+
+    A new turn begins with the same messages; a worker handles it.
+    """
+    with failing(), existing_store(store) as opened:
+        _session(opened, id)
+        if turn is None:
+            failed = opened.turns(id, status="failed")
+            given_up = [each.number for each in failed if each.reason == "gave_up"]
+            if not given_up:
+                raise InvalidInput(f"no turn of {id} was given up; --turn N names a failed turn")
+            turn = given_up[0]
+        items = Session(id, store=opened, mend=False).try_again(turn)
+        if as_json:
+            print_json({"id": id, "turn": turn, "again": items[0].turn})
+        else:
+            say(f"turn {turn} of {id} is tried again as turn {items[0].turn}")
+
+
+@command.command()
 def export(
     id: Annotated[str | None, typer.Argument(metavar="ID", hidden=True)] = None,
     output: Annotated[

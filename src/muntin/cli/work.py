@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from muntin.cli.terminal import failing, many, note
+from muntin.cli.terminal import failing, note, say
 from muntin.core.checks import shown
-from muntin.errors import InvalidInput, StoreError
+from muntin.errors import InvalidInput
 from muntin.runtime.app import CLOSE_SECONDS, App
 
 
@@ -27,6 +27,9 @@ def work(
         float,
         typer.Option(metavar="SECONDS", min=0.001, help="How long running wakes may take to end."),
     ] = CLOSE_SECONDS,
+    once: Annotated[
+        bool, typer.Option("--once", help="End when nothing is left that can be handled now.")
+    ] = False,
 ) -> None:
     """Handle what is sent to an app's entities.
 
@@ -35,7 +38,8 @@ def work(
     time, the rest is left to other workers.
     """
     with suppress(KeyboardInterrupt):
-        asyncio.run(_work(_find(app), concurrency, timeout))
+        found = _find(app)
+        asyncio.run(_once(found) if once else _work(found, concurrency, timeout))
 
 
 def _find(name: str) -> App:
@@ -69,16 +73,15 @@ async def _work(app: App, concurrency: int, timeout: float) -> None:
         with suppress(NotImplementedError):  # without signals, Ctrl-C still stops it
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with app:
-        work = asyncio.create_task(app.work(concurrency=concurrency, stop=stop, timeout=timeout))
-        await asyncio.sleep(0)
-        resuming = asyncio.create_task(_resume(app))
-        running = await work
-        resuming.cancel()
+        note("Working. Press Ctrl-C to stop.")
+        running = await app.work(concurrency=concurrency, stop=stop, timeout=timeout)
         if running:
             note(f"Stopped in the middle and left to others: {', '.join(running)}.")
 
 
-async def _resume(app: App) -> None:
-    with suppress(StoreError):  # a worker waits for its store
+async def _once(app: App) -> None:
+    async with app:
         resumed = await app.resume()
-        note(f"Unfinished work was resumed: {many(len(resumed), 'session')}. Ctrl-C ends this.")
+    say(f"Handled: {', '.join(resumed.handled) or 'nothing'}.")
+    for entity, why in resumed.left.items():
+        say(f"Left: {entity}: {why}.")

@@ -38,7 +38,7 @@ from muntin.providers.model import Model, Reply
 from muntin.providers.names import as_model
 from muntin.runtime.conversation import Conversation
 from muntin.runtime.embedding import Embeddings
-from muntin.runtime.engine import Engine, EngineState, as_engine
+from muntin.runtime.engine import Engine, EngineState, Resumed, as_engine
 from muntin.runtime.engine.protocol import AT_ONCE
 from muntin.runtime.engine.schedule import read_schedule
 from muntin.runtime.entity_runner import EntityRunner
@@ -157,11 +157,13 @@ class App:
             await asyncio.to_thread(self.store.close)
         return left
 
-    async def resume(self) -> tuple[str, ...]:
-        """Run the wakes that other processes left unfinished, and return when they are done.
+    async def resume(self) -> Resumed:
+        """Handle what waits, and what other processes left unfinished; return when nothing is left
+        that can be handled now.
 
-        Returns the entities that had something waiting. A living process keeps its own turns.
-        Where wakes run in workers, `resume` only gives wakes to the workers.
+        Says which entities were `handled`, and why others are `left`: another process is at work,
+        a turn waits for its next try, or was given up. Where wakes run in workers, `resume` only
+        gives wakes to the workers.
         """
         return await self._wakes.engine.resume()
 

@@ -190,9 +190,8 @@ class EntityRunner:
         if suspects.are_alone:
             return None
         handled = await self._take_and_handle(session, sure, most_tries=0)
-        if handled is not None or suspects.are_busy:
+        if handled is not None or not await suspects.enter(session.id):
             return handled
-        suspects.enter(session.id)
         try:
             return await self._take_and_handle(session, sure, most_tries=suspects.most_tries)
         finally:
@@ -240,8 +239,7 @@ class EntityRunner:
         turn = ActiveTurn(self._app, session, taken.number, owner=owner, attempt=taken.attempt)
         turn.on_progress = partial(self._suspects.leave, session.id)
         turn.stalled = taken.attempt - taken.progress
-        if taken.tries == MAX_ATTEMPTS:
-            self._suspects.note_last_try(session.id)
+        self._suspects.note_taken(session.id, taken.tries)
         try:
             return self._ctx(session, turn)
         except StoreError:

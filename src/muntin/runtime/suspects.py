@@ -14,6 +14,8 @@ from muntin.runtime.turn_queue import TurnQueue
 
 # How often a turn is taken without getting further, before it is given up.
 MAX_ATTEMPTS = 5
+# How often a session that looks for a suspected turn looks whether another still does.
+LOOK_SECONDS = 0.01
 # For how many seconds a turn that gets no further keeps others waiting.
 ALONE_SECONDS = 60.0
 
@@ -25,13 +27,10 @@ class Suspects:
         self._queue = queue
         self.handled: set[str] = set()
         self._running: dict[str, asyncio.TimerHandle] = {}
+        # Those of which it is not known yet whether there is a suspected turn to take.
+        self._looking: set[str] = set()
         # Those at their last try: nothing else begins.
         self._last: set[str] = set()
-
-    @property
-    def are_busy(self) -> bool:
-        """Whether another suspected turn has to wait."""
-        return self._hinder(self._running)
 
     @property
     def are_alone(self) -> bool:
@@ -47,17 +46,26 @@ class Suspects:
         """Say whether one of them is at work: one that waits for others must not hinder them."""
         return not all(map(self._queue.awaits, sessions))
 
-    def enter(self, session: str) -> None:
-        """Note that a suspected turn is about to be tried; `leave` ends that."""
+    async def enter(self, session: str) -> bool:
+        """Look for a suspected turn to try, until `leave`; False if another one is tried."""
+        while self._looking:  # a visit to the store
+            await asyncio.sleep(LOOK_SECONDS)
+        if self._hinder(self._running):
+            return False
+        self._looking.add(session)
         later = asyncio.get_running_loop().call_later
         self._running[session] = later(ALONE_SECONDS, self.leave, session)
+        return True
 
-    def note_last_try(self, session: str) -> None:
-        """Note that the turn is given up if its process dies now."""
-        self._last.add(session)
+    def note_taken(self, session: str, tries: int) -> None:
+        """Note that a turn was taken; one at its last try is given up if its process dies now."""
+        self._looking.discard(session)
+        if tries == MAX_ATTEMPTS:
+            self._last.add(session)
 
     def leave(self, session: str) -> None:
         """Let other turns run: this one got further, or is over."""
         if session in self._running:
             self._running.pop(session).cancel()
         self._last.discard(session)
+        self._looking.discard(session)

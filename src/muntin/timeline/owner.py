@@ -163,6 +163,17 @@ def _for_anyone(turn: Turn) -> bool:
     return turn.resumable
 
 
+def why_waiting(turn: Turn, now: datetime) -> str:
+    """Return why an unsettled turn cannot be taken now."""
+    if turn.owner is not None and not abandoned(turn, now):
+        return f"turn {turn.number} is handled by another process"
+    if turn.after is not None and turn.after > now:
+        died = f": a process died with it, {turn.tries} times in a row" if turn.tries > 0 else ""
+        after = turn.after.isoformat(sep=" ", timespec="seconds")
+        return f"turn {turn.number} is tried again after {after}{died}"
+    return f"turn {turn.number} waits for others to be over"
+
+
 def pause(tries: int) -> timedelta:
     """Return how long after the beginning of a failed try the next try may begin.
 

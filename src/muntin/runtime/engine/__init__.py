@@ -5,7 +5,7 @@ from __future__ import annotations
 from muntin.core.checks import shown
 from muntin.errors import InvalidInput, InvalidType
 from muntin.runtime.engine.embedded import Embedded
-from muntin.runtime.engine.protocol import Again, Engine, EngineState, Host, WorkerState
+from muntin.runtime.engine.protocol import Again, Engine, EngineState, Host, Resumed, WorkerState
 
 __all__ = [
     "Again",
@@ -13,6 +13,7 @@ __all__ = [
     "Engine",
     "EngineState",
     "Host",
+    "Resumed",
     "WorkerState",
     "as_engine",
 ]

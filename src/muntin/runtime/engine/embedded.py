@@ -25,7 +25,9 @@ from muntin.runtime.engine.protocol import (
     Again,
     EngineState,
     Host,
+    Resumed,
 )
+from muntin.timeline.owner import why_waiting
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +50,8 @@ class Embedded:
         # Sessions that the sweep found, and whether they were left behind rather than just sent.
         self._found: dict[str, bool] = {}
         self._began = datetime.now(UTC)
+        # The sessions that were handled while `resume` waits.
+        self._handled: set[str] | None = None
         # Set, and replaced by a new event, when a wake ends.
         self._end = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
@@ -114,8 +118,11 @@ class Embedded:
     async def _run(self, session: str, turn: int) -> None:
         again: float | None = None
         try:
-            if await self._host.run(session, turn) == turn and self._found.get(session):
+            last = await self._host.run(session, turn)
+            if last == turn and self._found.get(session):
                 _log.warning("resumed unfinished work: turn %d of %r", turn, session)
+            if last and self._handled is not None:
+                self._handled.add(session)
         except Again as busy:
             again = busy.after
         except StoreError as error:
@@ -213,16 +220,47 @@ class Embedded:
     async def work(self, *, at_once: int, stop: asyncio.Event, timeout: float) -> tuple[str, ...]:
         self._at_once = check_count(at_once, "at_once")
         self.start()
+        sweeping = asyncio.create_task(self._sweep())  # now, not only when the loop does
+        sweeping.add_done_callback(lambda done: done.cancelled() or done.exception())
         await stop.wait()
+        sweeping.cancel()
         self._stopping = True  # waiting turns stay in the store
         return await self.close(timeout)
 
-    async def resume(self) -> tuple[str, ...]:
+    async def resume(self) -> Resumed:
         self.start()
-        found = await self._sweep()
-        while any(map(self._runs_soon, found)):
-            await self._end.wait()
-        return tuple(found)
+        handled = self._handled = set()
+        given_up = await asyncio.to_thread(self._given_up)
+        before: list[str] | None = None
+        # Again until nothing changes: what is over may have been in the way of something else.
+        while (found := await self._sweep()) and found != before:
+            for session in self._later.keys() & set(found):
+                self._offer_later(session)
+            while any(map(self._runs_soon, found)):
+                await self._end.wait()
+            before = found
+        self._handled = None
+        whys = await asyncio.to_thread(lambda: [(each, self._why_waiting(each)) for each in found])
+        left = {session: why for session, why in whys if why is not None}
+        for session, turn in await asyncio.to_thread(self._given_up) - given_up:
+            left[session] = f"turn {turn} was given up: it ended its process again and again"
+        return Resumed(tuple(sorted(handled - left.keys())), left)
+
+    def _given_up(self) -> set[tuple[str, int]]:
+        """Return the turns that were given up, by session and number."""
+        turns, last = set(), None
+        while page := self._host.store.sessions(gave_up=True, after=last):
+            for info in page:
+                failed = self._host.store.turns(info.id, status="failed")
+                turns |= {(info.id, turn.number) for turn in failed if turn.reason == "gave_up"}
+            last = page[-1].id
+        return turns
+
+    def _why_waiting(self, session: str) -> str | None:
+        """Return why the first turn that waits cannot be handled now."""
+        turns = self._host.store.turns
+        waiting = turns(session, status="open") or turns(session, status="pending")
+        return why_waiting(waiting[-1], datetime.now(UTC)) if waiting else None
 
     async def settled(self, session: str, turn: int, timeout: float) -> bool:
         if not self._runs_soon(session):

@@ -17,7 +17,7 @@ from typing import Any, cast
 from muntin.core.checks import shown
 from muntin.errors import InvalidInput, StoreError, needing
 from muntin.runtime.engine import jobs
-from muntin.runtime.engine.protocol import EngineState, Host
+from muntin.runtime.engine.protocol import EngineState, Host, Resumed
 
 with needing("engine='procrastinate' needs: pip install 'muntin[engine]'"):
     import psycopg
@@ -97,10 +97,11 @@ class Procrastinate:
     def start(self) -> None:
         pass
 
-    async def resume(self) -> tuple[str, ...]:
+    async def resume(self) -> Resumed:
         """Make jobs for turns that wait without one: sent under another engine, or by hand."""
         await self.ready()
-        return await asyncio.to_thread(self._adopt)
+        adopted = await asyncio.to_thread(self._adopt)
+        return Resumed(left=dict.fromkeys(adopted, "it was given to the workers"))
 
     def _adopt(self) -> tuple[str, ...]:
         sessions: dict[str, None] = {}

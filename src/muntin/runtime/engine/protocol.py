@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -85,6 +85,15 @@ class WorkerState:
     running: int
 
 
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What `resume` did: the entities that were `handled`; and why what is `left` waits on, or was
+    given up, by entity."""
+
+    handled: tuple[str, ...] = ()
+    left: Mapping[str, str] = field(default_factory=dict)
+
+
 class Engine(Protocol):
     """Runs the turns that wait: the turns of a session one at a time and in order."""
 
@@ -114,8 +123,8 @@ class Engine(Protocol):
         are returned.
         """
 
-    async def resume(self) -> tuple[str, ...]:
-        """Handle everything that waits in the store, and return the sessions."""
+    async def resume(self) -> Resumed:
+        """Handle what waits in the store, until nothing is left that can be handled now."""
 
     async def settled(self, session: str, turn: int, timeout: float) -> bool:
         """Wait until a turn may be settled; the caller then asks the store.
