@@ -158,8 +158,8 @@ def test_what_was_given_up_is_listed():
     with open_store("sqlite:///a.db") as store:
         assert [turn.status for turn in store.turns("e/1")] == ["pending", "failed"]
         store.settle("e/1", 2, "completed")
-    assert run("sessions", "retry", "e/1", "--turn", "2", "--store", "a.db").returncode == 1
-    assert run("sessions", "retry", "e/2", "--store", "sqlite:///a.db").returncode == 1
+    assert run("sessions", "retry", "e/1", "--turn", "2", "--store", "a.db").returncode == 2
+    assert run("sessions", "retry", "e/2", "--store", "sqlite:///a.db").returncode == 2
 
 
 def test_a_store_that_was_asked_for_and_cannot_be_reached_is_broken(here):
