@@ -90,7 +90,7 @@ def appending(folder: Path, rounds: int) -> Iterator[Figure]:
             {
                 "muntin_sessions": [(1, "s", start + 4, number, 0, 0, 0)],
                 "muntin_turns": [
-                    (1, number, "completed", start, None, None, False, 0, 0, None, None)
+                    (1, number, row[2], start, *row[4:]) for row in rows["muntin_turns"]
                 ],
                 "muntin_items": [
                     (1, start + n, number, *row[3:]) for n, row in enumerate(rows["muntin_items"])
