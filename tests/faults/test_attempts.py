@@ -109,7 +109,9 @@ def test_a_run_that_gets_further_is_never_given_up(
 ) -> None:
     engine, url = place
     # A worker of procrastinate needs a second to notice that the one before it is gone.
-    steps, seconds = (60, 2.5) if LONG else (20, 1.0 if engine == "embedded" else 2.0)
+    steps, seconds = (20, 1.0) if engine == "embedded" else (40, 2.0)
+    if LONG:
+        steps, seconds = 60, 2.5
     with open_store(url) as store:
         send(url, engine, ["job/1"])
         kills = supervise(

@@ -111,7 +111,7 @@ def test_a_disk_that_is_full_is_a_clear_error_and_what_runs_waits_for_room(disk:
         check_entity(store, "e/2", ["again"])
         check_entity(store, "c", ["again"])
         (turn,) = store.turns("e/1")
-        assert turn.tries == 1
+        assert turn.attempt == 1
 
 
 def test_a_disk_that_cannot_be_written_is_a_clear_error_and_works_when_it_can(disk: Path) -> None:

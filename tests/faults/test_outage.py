@@ -277,7 +277,7 @@ def test_an_ask_and_a_send_get_their_answers_though_the_store_was_away(tmp_path:
                 assert reply.text == "Yes."
             for session in ("e/1", "c"):
                 (turn,) = app.store.turns(session)
-                assert (turn.status, turn.tries) == ("completed", 1)
+                assert (turn.status, turn.attempt) == ("completed", 1)
 
     asyncio.run(work())
 
@@ -359,7 +359,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
             assert reply is not None
             check_entity(app.store, "e/1", ["hello"])
             (turn,) = app.store.turns("e/1")
-            assert turn.tries == 1
+            assert turn.attempt == 1
 
     asyncio.run(work())
 

@@ -72,7 +72,7 @@ def test_what_was_in_doubt_is_there_once(door: str, away: int, breaks: int, stor
                 reply = await app.conversation("e/1").send("so?")
                 assert reply.text == "Yes."
             (turn,) = store.turns("e/1")
-            assert (turn.status, turn.owner, turn.tries) == ("completed", None, 1)
+            assert (turn.status, turn.owner, turn.attempt) == ("completed", None, 1)
             return store.read("e/1")
 
     kinds = [item.kind for item in run(work())]
