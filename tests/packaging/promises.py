@@ -199,7 +199,12 @@ def calls_that_are_told_of() -> None:
     opentelemetry.trace.set_tracer_provider(Provider())
     model = ScriptedModel(["Hello."], name="openai/gpt-4o")
     asyncio.run(App(MemoryStore()).conversation("c", model=model).send("Hi"))
-    assert seen == ["compose_context gpt-4o", "chat gpt-4o"]
+    assert [name for name in seen if "store" not in name] == [
+        "turn",
+        "step",
+        "compose_context gpt-4o",
+        "chat gpt-4o",
+    ]
 
 
 def a_session_for_another_agent() -> None:
