@@ -88,7 +88,7 @@ class WorkQueue:
 
 
 def _nothing() -> None:
-    """Have no one to tell."""
+    """Do nothing: no one waits for a result."""
 
 
 _queues = WeakSet[WorkQueue]()
@@ -98,6 +98,6 @@ _queues = WeakSet[WorkQueue]()
 def _finish_work() -> None:
     end = time.monotonic() + END_SECONDS
     for queue in list(_queues):
-        with suppress(StoreError, TimeoutError):
+        with suppress(StoreError, TimeoutError, RuntimeError):  # no thread begins this late
             if queue.is_stuck(0):
                 queue.put(_nothing).result(max(0.0, end - time.monotonic()))
