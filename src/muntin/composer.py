@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from muntin.agent.tools import ToolLike, as_tools
 from muntin.core.budget import Budget, as_budget
 from muntin.core.caching.frontier import Frontier, LazyFrontier
+from muntin.core.compaction import may_come_first
 from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike
 from muntin.core.message import Message, as_message
 from muntin.core.parts import Text
@@ -253,7 +254,8 @@ class Composer:
         A result for each call without one is counted, and so is the user message that some
         providers want first: the wire adds them. Results without a call are not: they are not sent.
         """
-        tokens, first = 0, None
+        tokens = 0
+        first: Message | None = None
         unanswered: Bag[str] = Bag()
         for message in messages:
             if message.role == "tool" and message.tool_call_id is not None:
@@ -264,8 +266,9 @@ class Composer:
                 continue
             unanswered.update(call.id for call in message.tool_calls)
             tokens += self.counter.message(message)
-            first = first or (None if message.role == "system" else message.role)
-        if self.profile is not None and self.profile.user_first and first not in (None, "user"):
+            first = first or (None if message.role == "system" else message)
+        needs_lead = first is not None and not may_come_first(first)
+        if self.profile is not None and self.profile.user_first and needs_lead:
             tokens += self.counter.message(OMITTED)
         tokens += unanswered.total() * self.counter.missing_result()
         return tokens + self.counter.answer if tokens else 0

@@ -29,14 +29,21 @@ from muntin.core.schemas import Schemas
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, StoreError
 from muntin.fitting.frontiers import ConversationTable, RequestTrace, quick_past, read_previous
-from muntin.fitting.layout import lay_out, place, refuse_too_large, shown_places
+from muntin.fitting.layout import (
+    lay_out,
+    lay_out_whole,
+    place,
+    refuse_too_large,
+    shown_places,
+)
 from muntin.fitting.recorder import Recorder
 from muntin.fitting.schemas import schemas
 from muntin.fitting.talk import LazyMessages
 from muntin.threads import in_thread
 from muntin.timeline.store import Store
 from muntin.wire.blocks import place_of
-from muntin.wire.pieces import Fitted, Piece
+from muntin.wire.pieces import Fitted, Piece, Placed
+from muntin.wire.requests import asks_for_compaction
 
 T = TypeVar("T")
 
@@ -93,11 +100,14 @@ class Fitter:
         conversation: str | None = None,
         model: str | None = None,
         output: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> Fitted:
         """Return the part of a list that is sent.
 
         `system` are messages that stand before all others and are sent elsewhere: they are
-        counted and not placed. `output` is the schema of the answer, which is sent too. `previous`
+        counted and not placed. `output` is the schema of the answer, which is sent too. `settings`
+        are the other parameters of the request: one of them may ask the provider to compact the
+        list, which then stays whole. `previous`
         is the frontier of the request before this one. Without it the conversation is found by its
         name, or by its opening and its messages, as long as the process lives; an empty mapping
         begins anew.
@@ -108,7 +118,8 @@ class Fitter:
             composer = self._composer(model or self.model)
             form = composer.counter.form(output)
             composer = replace(composer, budget=composer.budget.keeping(form))
-            fitted = self._fit(composer, pieces, tools, system, previous, conversation)
+            passes = asks_for_compaction(settings or {})
+            fitted = self._fit(composer, pieces, tools, system, previous, conversation, passes)
             span.made(fitted.window)
         return fitted
 
@@ -120,10 +131,16 @@ class Fitter:
         system: Sequence[Message],
         previous: Mapping[str, Any] | Frontier | None,
         conversation: str | None,
+        passes: str | None,
     ) -> Fitted:
         offered, odd = schemas(tools)
         talk = LazyMessages(pieces, composer.counter)
         before, fresh = self._before(previous, conversation, talk)
+        passes = passes or talk.passes
+        if passes is not None:
+            if previous is None and before is not None:  # the next request finds it again
+                self._put(conversation, talk, before, None)
+            return _passed(composer, talk, system, before, passes)
         try:
             composer = replace(
                 composer, tools=Schemas.of(offered), previous=self._table.last_window(before)
@@ -244,6 +261,21 @@ class Fitter:
             raise InvalidInput(
                 f"{unread[0]}; without strict=True it is carried as it is, and counted by its size"
             )
+
+
+def _passed(
+    composer: Composer,
+    talk: LazyMessages,
+    system: Sequence[Message],
+    before: RequestTrace | None,
+    why: str,
+) -> Fitted:
+    """Return a list that is sent unchanged, whatever its size; the report says why."""
+    slots = lay_out_whole(composer, talk, system)
+    slots.exclude("passed", reason="passed", detail=why)
+    pieces = enumerate(talk.pieces)
+    placed = tuple([Placed(piece.ref, talk[number]) for number, piece in pieces])
+    return Fitted(placed, slots.render(), (before or RequestTrace()).to_dict(), passes=why)
 
 
 _log = logging.getLogger(__name__)

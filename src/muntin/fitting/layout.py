@@ -12,6 +12,7 @@ from operator import is_
 from muntin.composer import Composer
 from muntin.core.caching.frontier import LazyFrontier
 from muntin.core.caching.wire_order import as_sent
+from muntin.core.compaction import may_come_first
 from muntin.core.message import Message
 from muntin.core.planning.slots import Slots
 from muntin.core.profile import OMITTED
@@ -38,6 +39,15 @@ def lay_out(composer: Composer, talk: LazyMessages, system: Sequence[Message]) -
         slots.add("input", talk.part(talk.asked, talk.run))
     if talk.run < len(talk):
         slots.add("run", talk.part(talk.run, len(talk)), trimming=trimming, run=True)
+    return slots
+
+
+def lay_out_whole(composer: Composer, talk: LazyMessages, system: Sequence[Message]) -> Slots:
+    """Return the slots of a talk that is sent unchanged."""
+    slots = composer.slots()
+    if system:
+        slots.add(_ELSEWHERE, [*system], required=True)
+    slots.add("history", talk.part(0, len(talk)), required=True)
     return slots
 
 
@@ -94,7 +104,7 @@ def place(
         if at is not None and at < elsewhere:
             continue
         if lead and message.role != "system":
-            if message.role != "user":
+            if not may_come_first(message):
                 placed.append(Placed(None, OMITTED, OMITTED.text))
             lead = False
         number = None if at is None else places[at]

@@ -14,7 +14,7 @@ from muntin.fitting.fitter import Fitter
 from muntin.wire import anthropic, chat, google, responses
 from muntin.wire.lists import pieces_of
 from muntin.wire.pieces import Fitted, Piece
-from muntin.wire.requests import Body, Request, is_whole
+from muntin.wire.requests import ASKS, Body, Request, is_whole
 
 # A list of up to this many messages is read at once: reading each when needed is slower.
 _FEW = 500
@@ -22,13 +22,16 @@ _FEW = 500
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How requests of an API are read and written."""
+    """How requests of an API are read and written; `passes` says why they are sent unchanged."""
 
     name: str
     codec: Any
+    passes: str | None = None
 
     def read(self, body: Body) -> Request:
         """Read the body of a request."""
+        if self.passes is not None:
+            return Request((), passes=self.passes)
         request: Request = self.codec.read_request(body)
         pieces: Sequence[Piece] = pieces_of(request.items, mends=False)
         return replace(request, pieces=list(pieces) if len(request.items) <= _FEW else pieces)
@@ -42,12 +45,14 @@ class Form:
 FORMS = {
     "chat": Form("chat", chat),
     "responses": Form("responses", responses),
+    "compact": Form("responses", responses, ASKS.format("/responses/compact")),
     "anthropic": Form("anthropic", anthropic),
     "google": Form("google", google),
 }
 _PATHS = (
     (re.compile(r"/chat/completions/?$"), "chat"),
     (re.compile(r"/responses/?$"), "responses"),
+    (re.compile(r"/responses/compact/?$"), "compact"),
     (re.compile(r"/messages/?$"), "anthropic"),
     (re.compile(r":(stream)?generateContent$", re.IGNORECASE), "google"),
 )

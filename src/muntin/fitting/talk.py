@@ -17,6 +17,8 @@ from muntin.core.parts import Other
 from muntin.core.planning.memory import ConversationState
 from muntin.fitting.frontiers import RequestTrace, digests_of_beginnings
 from muntin.wire.pieces import Piece, Pieces
+from muntin.wire.requests import ASKS
+from muntin.wire.responses import TRIGGER, is_trigger
 
 
 class LazyMessages(Sequence[Message]):
@@ -60,6 +62,14 @@ class LazyMessages(Sequence[Message]):
         if message is None:
             message = self._known[index] = self._look(index)
         return message
+
+    @property
+    def passes(self) -> str | None:
+        """Why the list is sent unchanged: it asks its provider to compact it; None if not."""
+        content = self[len(self) - 1].content if len(self) else None
+        content = content if isinstance(content, tuple) else ()
+        parts = [part.data for part in content if isinstance(part, Other)]
+        return ASKS.format(TRIGGER) if any(map(is_trigger, parts)) else None
 
     @property
     def past(self) -> Sequence[Message]:

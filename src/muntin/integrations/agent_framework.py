@@ -73,6 +73,7 @@ class MuntinMiddleware(Hook, ChatMiddleware):
             _FORM.pieces(context.messages),
             options.get("tools") or (),
             context,
+            settings=options,
             system=[Counted("system", instructions)] if instructions else (),
             previous=None if session is None else session.state.get(FRONTIER),
         )

@@ -76,6 +76,7 @@ class MuntinMiddleware(Hook, AgentMiddleware):
             pieces_of(request.messages),
             request.tools,
             request.model,
+            settings=request.model_settings,
             system=() if system is None else [read(system)],
             previous=request.state.get(FRONTIER),
         )

@@ -67,6 +67,7 @@ class MuntinHook(Hook, CustomLogger):
             pieces_of(messages),
             request.get("tools") or (),
             request,
+            settings=request,
             previous=metadata.get(FRONTIER) if isinstance(metadata, Mapping) else None,
         )
         return {**request, "messages": write_items(messages, fitted.placed)}

@@ -88,6 +88,7 @@ class MuntinContext(Hook, AbstractCapability[Any]):
             pieces_of(messages),
             [*parameters.function_tools, *parameters.output_tools],
             request.model,
+            settings=getattr(request, "model_settings", None),
             system=_instructions(messages, parameters),
             previous=_previous(messages),
         )

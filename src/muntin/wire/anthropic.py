@@ -60,6 +60,7 @@ from muntin.wire.reply import Event, ReasoningDelta, Reply, TextDelta, ToolCalle
 from muntin.wire.requests import (
     Body,
     Request,
+    asks_for_compaction,
     body_tools,
     breakpoints,
     count_marks,
@@ -230,6 +231,7 @@ _RESULT_BLOCKS = frozenset(
 )
 _ASSISTANT_BLOCKS = frozenset(
     {
+        "compaction",
         "redacted_thinking",
         "server_tool_use",
         "web_search_tool_result",
@@ -794,6 +796,7 @@ def read_request(body: Body) -> Request:
         tools=body_tools(body),
         model=named("anthropic", body.get("model")),
         user=text_of(metadata.get("user_id")) if isinstance(metadata, Mapping) else None,
+        passes=asks_for_compaction(body),
         output=inside(body, "output_config", "format", "schema"),
     )
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from muntin.core.compaction import is_compaction
 from muntin.core.message import Message
 from muntin.core.parts import Text, ToolCall
 from muntin.core.profile import OMITTED
@@ -310,7 +311,8 @@ def _add(turns: list[Turn], turn: Turn, first: int, item_format: ItemFormat) -> 
         return
     turn.whole = turn.whole and first == 0
     if last is None or last.role != turn.role:
-        if is_answer and last is None and turn.source != 0:
+        is_lead = is_compaction(turn.blocks[0]) if turn.blocks else False
+        if is_answer and last is None and turn.source != 0 and not is_lead:
             turns.append(_omission_turn(item_format))
         turns.append(turn)
     elif turn.source is not None and last.source == turn.source - 1:

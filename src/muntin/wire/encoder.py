@@ -7,6 +7,7 @@ from typing import Any
 
 from muntin.core.accepted import NameRule
 from muntin.core.caching.wire_order import Answer
+from muntin.core.compaction import is_compaction
 from muntin.core.message import Message
 from muntin.core.parts import Other, ToolCall
 from muntin.wire.answers import END
@@ -92,7 +93,8 @@ def led_by_user(
 
     `key` is the field of a turn's content, `opening` the text for a beginning that was left out.
     """
-    if turns and turns[0]["role"] != "user":
+    first = turns[0][key][:1] if turns else ()
+    if turns and turns[0]["role"] != "user" and not any(map(is_compaction, first)):
         return [{"role": "user", key: [opening]}, *turns], system
     if not turns and system:  # there must be a turn: the system text becomes one
         return [{"role": "user", key: system}], []

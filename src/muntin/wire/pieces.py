@@ -66,7 +66,8 @@ class Fitted:
     `frontier` is plain JSON of at most 1 KB; pass it as `previous` with the next request of the
     conversation. `unread` names items that could not be read and are sent unchanged. `fresh` says
     why the given frontier was not used; None if it was used, or none was given.
-    `system_breakpoint` stands after the system text that is sent elsewhere.
+    `system_breakpoint` stands after the system text that is sent elsewhere. `passes` says why the
+    list is sent unchanged, whatever its size.
     """
 
     placed: tuple[Placed, ...]
@@ -75,6 +76,7 @@ class Fitted:
     unread: tuple[str, ...] = ()
     fresh: str | None = None
     system_breakpoint: Breakpoint | None = None
+    passes: str | None = None
 
     def __repr__(self) -> str:
         return f"<Fitted placed={len(self.placed)} tokens={self.window.tokens}>"

@@ -11,7 +11,7 @@ from typing import Any
 
 from muntin.core.checks import shown
 from muntin.core.message import Message
-from muntin.core.parts import as_plain
+from muntin.core.parts import Other, as_plain
 from muntin.errors import InvalidInput, InvalidType
 from muntin.wire import anthropic, google, responses
 
@@ -79,6 +79,8 @@ class _Reader:
             self.answer.append(data)
         elif "role" in data:
             self._put(_with_role(responses.as_input(data)))
+        elif data.get("type") in responses.INPUTS:
+            self._put([Message("user", (Other(data),))])
         elif data.get("type") in responses.RESULTS:
             self._put([responses.result(data)])
         else:

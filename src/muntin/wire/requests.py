@@ -19,6 +19,9 @@ from muntin.wire.pieces import Fitted, Piece
 
 Body: TypeAlias = Mapping[str, Any]
 
+# Why a request that asks its provider to compact the conversation is sent unchanged.
+ASKS = "it asks the provider to compact the conversation ({!r})"
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -45,6 +48,13 @@ def inside(body: Body, *keys: str) -> Mapping[str, Any] | None:
     for key in keys:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value if isinstance(value, Mapping) and value else None
+
+
+def asks_for_compaction(settings: Mapping[str, Any]) -> str | None:
+    """Say that the parameters of a request ask its provider to compact the conversation; None if
+    they do not. SDKs take what they do not know in `extra_body`."""
+    asks = inside(settings, "compaction") or inside(settings, "extra_body", "compaction")
+    return ASKS.format("compaction") if asks else None
 
 
 def listed(body: Body, key: str, what: str) -> Sequence[Any]:

@@ -46,6 +46,7 @@ from muntin.wire.names import ToolNames, schema_of
 from muntin.wire.pieces import Fitted, Placed
 from muntin.wire.reply import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
 from muntin.wire.requests import (
+    ASKS,
     Body,
     Request,
     body_tools,
@@ -91,8 +92,12 @@ _CALLS_OF_RESULTS = {
 }
 # The items of an answer; consecutive ones are one answer.
 OUTPUTS = frozenset({*ITEMS, *CALLS, "reasoning", "message"})
+# The item that asks OpenAI to compact what stands before it.
+TRIGGER = "compaction_trigger"
+# Items of the app that are neither messages nor results, and are read alone.
+INPUTS = frozenset({TRIGGER})
 # All items of this API.
-TYPES = frozenset({*OUTPUTS, *RESULTS, *_CALLS_OF_RESULTS})
+TYPES = frozenset({*OUTPUTS, *INPUTS, *RESULTS, *_CALLS_OF_RESULTS})
 
 
 def is_output(item: Any) -> bool:
@@ -108,6 +113,11 @@ def is_output(item: Any) -> bool:
         return False
     parts = content if isinstance(content, list | tuple) else ()
     return all(get(part, "type") in ("output_text", "refusal") for part in parts)
+
+
+def is_trigger(item: Any) -> bool:
+    """Say whether an item asks OpenAI to compact what stands before it."""
+    return bool(get(item, "type") == TRIGGER)
 
 
 def check_item(item: Mapping[str, Any]) -> None:
@@ -367,6 +377,10 @@ class _Encoder(Encoder):
         if role == "system" and extra.get("role") == "developer":
             role, fields = "developer", ("role",)  # type: ignore[assignment]
         self.ledger.miss_fields(index, extra, fields)
+        parts = message.content if isinstance(message.content, tuple) else ()
+        if len(parts) == 1 and isinstance(parts[0], Other) and parts[0].data["type"] in INPUTS:
+            self._add(index, deepcopy(dict(parts[0].data)))
+            return
         content = self._content(index, message, role)
         if content:
             self._add(index, {"role": role, "content": content})
@@ -692,6 +706,7 @@ _ELSEWHERE = ("previous_response_id", "conversation", "prompt")
 def read_request(body: Body) -> Request:
     """Read the body of a request."""
     turn_input = body.get("input")
+    asks = isinstance(turn_input, list | tuple) and any(map(is_trigger, turn_input))
     instructions = text_of(body.get("instructions"))
     stored_field = next((key for key in _ELSEWHERE if body.get(key)), None)
     return Request(
@@ -702,7 +717,9 @@ def read_request(body: Body) -> Request:
         tools=body_tools(body),
         model=named("openai", body.get("model")),
         user=text_of(body.get("safety_identifier")) or text_of(body.get("user")),
-        passes=None
+        passes=ASKS.format(TRIGGER)
+        if asks
+        else None
         if stored_field is None
         else f"the rest of the conversation is at OpenAI ({stored_field!r})",
         output=inside(body, "text", "format", "schema"),

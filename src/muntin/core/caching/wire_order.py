@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
+from muntin.core.compaction import may_come_first
 from muntin.core.message import NO_RESULT, Message, has_refusal_or_audio
 from muntin.core.parts import ToolCall
 from muntin.core.profile import OMITTED, Profile
@@ -68,7 +69,7 @@ def as_sent(messages: Sequence[Message], profile: Profile | None = None) -> list
         pieces[apart:] = [_as_user(piece) for piece in pieces[apart:]]
     if profile.user_first and opening < len(pieces):
         first = pieces[opening]
-        if first.message.role == "assistant":
+        if first.message.role == "assistant" and not may_come_first(first.message):
             pieces.insert(opening, SentMessage(None, first.owner, OMITTED))
     return pieces
 

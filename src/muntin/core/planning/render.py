@@ -11,6 +11,7 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import NamedTuple
 
+from muntin.core.compaction import may_come_first
 from muntin.core.message import Message
 from muntin.core.planning.compact import SHORT, STUB
 from muntin.core.planning.draft import SlotPlan
@@ -39,15 +40,17 @@ def render(plans: Sequence[SlotPlan]) -> Rendered:
 
 
 def opens_with_user(plans: Sequence[SlotPlan]) -> bool:
-    """Say whether the user's message is the first that is not system text."""
+    """Say whether the first message that is not system text may come first: the user's, or a
+    summary of the provider's."""
     for plan in plans:
         if plan.slot.place.group is not None and plan.slot.place.group.interleave:
             break
         for message in plan.messages():
             if message.role != "system":
-                return message.role == "user"
-    roles = (message.role for messages, _, _ in _stretches(plans) for message in messages)
-    return next((role for role in roles if role != "system"), "user") == "user"
+                return may_come_first(message)
+    messages = (message for messages, _, _ in _stretches(plans) for message in messages)
+    first = next((message for message in messages if message.role != "system"), None)
+    return first is None or may_come_first(first)
 
 
 def find_last_lowered(plans: Sequence[SlotPlan]) -> list[Message]:
