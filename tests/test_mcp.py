@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,27 @@ def test_the_tools_read_what_was_said(url: str) -> None:
         assert window.startswith("Turn 1, step 2: ")
         assert "of 8,000 tokens." in window
         assert [line.split()[0] for line in window.splitlines()[4:]] == ["timeline", "input", "run"]
+
+    asked(url, "ada", ask)
+
+
+def test_each_message_has_one_position_in_every_tool(url: str) -> None:
+    """A call, its result and an answer belong to one run, and have positions of their own."""
+
+    async def ask(call: Call) -> None:
+        lines = (await call("search_history", query="Noted number password")).splitlines()
+        positions = {int(line.split()[0]): line for line in lines if line[:1].isdigit()}
+        assert sorted(positions) == [1, 3, 4, 5]
+        for position, line in positions.items():
+            (read,) = (await call("load_range", start=position, end=position)).splitlines()
+            message = json.loads(read)
+            assert message["at"] == position
+            assert (message["content"] or "look")[:20] in line
+        whole = (await call("load_range", start=1, end=9)).splitlines()
+        assert [json.loads(read)["at"] for read in whole] == [1, 3, 4, 5]
+        # A marker names the position of a run.
+        run = (await call("load_range", start=2, end=2)).splitlines()
+        assert [json.loads(read)["at"] for read in run] == [3, 4, 5]
 
     asked(url, "ada", ask)
 

@@ -37,6 +37,7 @@ from muntin.timeline.store.memory import MemoryStore
 from tests.interfaces import DURABLE, INTERFACES, Interface
 from tests.products import NAMES, THREE, sample
 from tests.runtime.conftest import run
+from tests.traced_worker import STEPS, app, look_inside
 
 ROOT = Path(__file__).parent.parent
 USAGE = Usage(input=1_000, output=50, cache_read=600, cache_write=100)
@@ -253,12 +254,6 @@ def test_a_call_is_inside_the_callers_span(seen: Seen) -> None:
     run(handle())
 
 
-def look_inside(n: int) -> str:
-    """Look, in a span of its own."""
-    with opentelemetry.trace.get_tracer("app").start_as_current_span("SELECT"):
-        return f"secret result {n}"
-
-
 def parents(spans: Sequence[ReadableSpan]) -> list[str]:
     """Return the names of each span and of those that it is part of, in the order of beginning."""
     by_id = {span.context.span_id: span for span in spans}
@@ -268,9 +263,6 @@ def parents(spans: Sequence[ReadableSpan]) -> list[str]:
         return span.name if above is None else f"{path(above)} / {span.name}"
 
     return [path(span) for span in sorted(spans, key=lambda span: span.start_time or 0)]
-
-
-STEPS = [ToolCall("c1", "look_inside", '{"n":1}'), ToolCall("c2", "look_inside", '{"n":2}'), "Ok."]
 
 
 @pytest.mark.parametrize("streaming", [False, True])
@@ -307,39 +299,57 @@ def test_a_turn_is_one_trace_with_its_steps_tools_and_visits_to_the_store(
     assert "What is it?" not in texts
 
 
-def test_a_wake_is_part_of_the_trace_of_who_sent_the_message(seen: Seen, tmp_path: Path) -> None:
-    """The message is sent by one app and handled by another, as in a worker."""
+@pytest.mark.parametrize("model", NAMES)
+def test_a_wake_is_part_of_the_trace_of_who_sent_the_message(
+    model: str, seen: Seen, tmp_path: Path
+) -> None:
+    """The message is sent by this process and handled by another one."""
     url = f"sqlite:///{tmp_path}/s.db"
 
-    def app() -> App:
-        made = App(url, budget=8_000, model=answers(*STEPS))
-
-        @made.entity("order")
-        async def order(ctx: Ctx, wake: Any) -> Any:
-            return ctx.use_agent(tools=[look_inside])
-
-        return made
-
-    async def work() -> None:
-        tracer, sender = opentelemetry.trace.get_tracer("app"), app()
+    async def send() -> Any:
+        tracer, sender = opentelemetry.trace.get_tracer("app"), app(url, model)
         engine: Any = sender._wakes.engine
         engine.start, engine.stored = lambda: None, lambda entity, turn: None  # it only sends
         for request in ("first", "second"):
             with tracer.start_as_current_span(request):
                 item = await sender.send("order/1", request)
-        assert item.meta["trace"]["traceparent"].startswith("00-")
-        async with app() as worker:
-            await worker.resume()
+        await sender.close()
+        return item
 
-    run(work())
-    found = parents(seen.all())
-    assert "second / wake order / step / execute_tool look_inside / SELECT" in found
-    assert not [each for each in found if each.startswith(("wake", "step", "chat"))]
-    (wake,) = seen.spans("wake")
-    assert attributes(wake)[Names.TURN] == 1
-    (link,) = wake.links
-    (first,) = [span for span in seen.all() if span.name == "first"]
-    assert link.context.span_id == first.context.span_id
+    assert run(send()).meta["trace"]["traceparent"].startswith("00-")
+    worker = subprocess.run(
+        [sys.executable, "-m", "tests.traced_worker", url, model],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    there = json.loads(worker.stdout)
+    first, second = (span for span in seen.all() if span.name in ("first", "second"))
+    ids = {f"0x{span.context.span_id:016x}": span.name for span in (first, second)}
+    ids |= {span["context"]["span_id"]: span["name"] for span in there}
+    above = {span["context"]["span_id"]: span["parent_id"] for span in there}
+
+    def path(id: str) -> str:
+        return f"{path(above[id])} / {ids[id]}" if above.get(id) else ids[id]
+
+    paths = [path(span["context"]["span_id"]) for span in there]
+    name = ModelName.parse(model).model
+    for part in (
+        "visit_store",
+        f"step / chat {name}",
+        "step / execute_tool look_inside",
+        "step / execute_tool look_inside / SELECT",
+    ):
+        assert f"second / wake order / {part}" in paths, paths
+    assert all(each.startswith("second / wake order") for each in paths)
+    trace = f"0x{second.context.trace_id:032x}"
+    assert {span["context"]["trace_id"] for span in there} == {trace}
+    (wake,) = [span for span in there if span["name"] == "wake order"]
+    assert wake["attributes"][Names.TURN] == 1
+    (link,) = wake["links"]
+    assert ids[link["context"]["span_id"]] == "first"
+    assert "secret" not in worker.stdout
 
 
 def test_the_text_of_an_error_is_noted_only_where_contents_are(

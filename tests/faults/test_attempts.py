@@ -84,7 +84,7 @@ def test_only_the_message_that_ends_its_process_is_given_up(
     place: tuple[str, str], start_worker: Start
 ) -> None:
     engine, url = place
-    jobs = [f"job/{number}" for number in range(3)]
+    jobs = [f"job/{number}" for number in range(5)]
     plain = [f"plain/{number}" for number in range(2)]
     with open_store(url) as store:
         send(url, engine, [*jobs, *plain, "poison/1"])

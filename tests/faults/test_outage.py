@@ -203,7 +203,7 @@ async def locked(path: Path) -> AsyncIterator[None]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(database.SECONDS, "sqlite", 0.05)
+    monkeypatch.setattr(database, "SECONDS", 0.05)
 
 
 @pytest.mark.usefixtures("impatient")

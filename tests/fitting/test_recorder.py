@@ -51,6 +51,15 @@ def test_a_conversation_is_recorded_once_with_a_window_for_each_request(store: A
     ]
 
 
+def test_a_schema_that_no_text_can_hold_is_recorded_all_the_same(store: Any) -> None:
+    parameters = {"type": "object", "properties": {"city": {"type": "\ud800"}}}
+    weather = {"type": "function", "function": {"name": "weather", "parameters": parameters}}
+    fitter = Fitter(2_000, model=GPT, store=store)
+    fitter.fit(pieces_of([{"role": "user", "content": "Hi"}]), tools=[weather], conversation="c")
+    assert len(store.reports("c")) == 1
+    assert [slot["name"] for slot in turns(Plans(store), "c")["windows"][0]["slots"]]
+
+
 def test_the_inspector_shows_them(store: Any) -> None:
     fitter = Fitter(2_000, model=GPT, store=store)
     for talk in growing(4):

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx2
 
+from muntin.fitting import Recorder
 from muntin.gateway import recording
 from muntin.timeline.store.sql import Store
 from tests.fitting.traffic import WORDS, kept_prefix, request, talk, traffic
@@ -160,3 +161,18 @@ def test_an_answered_request_that_comes_again_is_another_conversation():
     with traffic(BUDGET) as (server, _), running(server.url, BUDGET) as gate:
         said = said_in("Hello", "one", 1)
         assert len({ask(gate, said)["session"] for _ in range(3)}) == 3
+
+
+def test_a_request_that_cannot_be_recorded_costs_other_requests_no_record(monkeypatch):
+    sent_of, odd = Recorder.sent_of, "A text that cannot be recorded"
+
+    def refuse(self: Any, session: str, talk: Any, *given: Any, **named: Any) -> Any:
+        if talk[0].text == odd:
+            raise ValueError("not a value for a store")
+        return sent_of(self, session, talk, *given, **named)
+
+    monkeypatch.setattr(Recorder, "sent_of", refuse)
+    with serving(Answer(body=CHAT.body)) as server, running(server.url, BUDGET) as gate:
+        ask(gate, [{"role": "user", "content": odd}])
+        ask(gate, [{"role": "user", "content": "Hello"}])
+        assert soon(lambda: [info.items for info in gate.store.sessions()] == [2])

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -79,12 +80,26 @@ class Server:
         """Stop: `fast` in good order, `immediate` as if it had crashed."""
         self._run("pg_ctl", "-w", "-m", mode, "-D", str(self._data), "stop")
 
+    def kill(self) -> None:
+        """Kill its first process, and wait until the others have noticed."""
+        main, others = self._processes()
+        os.kill(main, signal.SIGKILL)
+        end = time.monotonic() + 30
+        while any(Path(f"/proc/{pid}").exists() for pid in others):
+            assert time.monotonic() < end, "processes of the server are left"
+            time.sleep(0.02)
+
+    def _processes(self) -> tuple[int, list[int]]:
+        """Return its first process, and the others."""
+        main = int((self._data / "postmaster.pid").read_text().split()[0])
+        found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(main)], capture_output=True)
+        return main, [*map(int, found.stdout.split())]
+
     @contextmanager
     def hanging(self) -> Iterator[None]:
         """Stop all its processes where they are: connections stay open, and nothing answers."""
-        main = int((self._data / "postmaster.pid").read_text().split()[0])
-        found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(main)], capture_output=True)
-        pids = [main, *map(int, found.stdout.split())]
+        main, others = self._processes()
+        pids = [main, *others]
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         try:

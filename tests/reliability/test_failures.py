@@ -225,7 +225,7 @@ def test_a_database_of_somebody_else_is_used_beside_its_tables(file):
 
 
 def test_a_file_locked_for_too_long_is_an_error_and_works_again_afterwards(file, monkeypatch):
-    monkeypatch.setitem(database.SECONDS, "sqlite", 0.2)
+    monkeypatch.setattr(database, "SECONDS", 0.2)
     filled(file)
     other = sqlite3.connect(file, isolation_level=None)
     with opened(file) as store:
@@ -241,7 +241,7 @@ def test_a_file_locked_for_too_long_is_an_error_and_works_again_afterwards(file,
 
 
 def test_a_file_locked_for_too_long_cannot_be_opened_and_can_be_afterwards(file, monkeypatch):
-    monkeypatch.setitem(database.SECONDS, "sqlite", 0.2)
+    monkeypatch.setattr(database, "SECONDS", 0.2)
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     with pytest.raises(StoreError, match="locked: another process held it"):

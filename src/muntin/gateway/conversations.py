@@ -22,7 +22,7 @@ from uuid import uuid4
 
 from muntin.core.checks import digest, replace_surrogates
 from muntin.core.message import Message
-from muntin.errors import InvalidInput
+from muntin.errors import InvalidInput, StoreError
 from muntin.fitting import Recorder
 from muntin.fitting.frontiers import RequestTrace
 from muntin.fitting.recorder import WAITING
@@ -85,8 +85,8 @@ class Conversations:
         return time.monotonic() < self._until
 
     def stay_away(self, error: Exception) -> None:
-        """Do not ask the store for some time; an error of the value alone does not count."""
-        if not isinstance(error, InvalidInput):
+        """Do not ask the store for some time, unless the error is not the store's."""
+        if isinstance(error, StoreError):
             self._until = time.monotonic() + _PAUSE
         _log.warning("something could not be recorded: %s", error)
 

@@ -108,7 +108,16 @@ class Reader:
         newest = await run_in_store(self._session, lambda: store.read(id, newest=1))
         end = min(end, newest[-1].position) if newest else 0
         messages = await in_thread(lambda: self._session.project(items, self._projection))
-        lines = [compact_json(m.to_dict()) for m in messages]
+        asked = range(start, last + 1)
+        run_of = {item.position: item.run for item in items}
+        # A run that a projection shows as a whole stands at its own position.
+        touched = {run for position, run in run_of.items() if position in asked}
+        placed = [(message.item[1], message) for message in messages if message.item is not None]
+        lines = [
+            compact_json({**message.to_dict(), "at": position})
+            for position, message in placed
+            if position in asked or run_of.get(position) in asked or position in touched
+        ]
         text = "\n".join(lines) or "(nothing is there)"
         return _bounded(text, f"{self.reads_on} from {last + 1} on" if last < end else None)
 

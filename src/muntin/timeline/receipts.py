@@ -7,7 +7,7 @@ import logging
 from datetime import UTC, datetime, timedelta
 from zlib import crc32
 
-from muntin.core.checks import check_size, compact_json, shown
+from muntin.core.checks import check_size, compact_json, replace_surrogates, shown
 from muntin.core.planning.plan import Plan
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, StoreError
@@ -34,8 +34,9 @@ def report_of(window: Window, turn: int, step: int, keep: int) -> SideWrites:
     """
     plan, contents = plan_of(window), dict[str, str]()
     try:
-        planned = compact_json(write_plan(plan, contents))
-        report = compact_json(window.kept_report.to_dict())
+        planned = replace_surrogates(compact_json(write_plan(plan, contents)))
+        report = replace_surrogates(compact_json(window.kept_report.to_dict()))
+        contents = {name: replace_surrogates(text) for name, text in contents.items()}
     except Exception:
         where = "the report of turn %d, step %d could not be made"
         _log.warning(where, turn, step, exc_info=True)

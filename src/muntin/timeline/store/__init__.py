@@ -26,8 +26,8 @@ def open_store(
 
     `sqlite:///file.db` is a file that appears when it is first used, `postgresql://…` a server,
     `memory:` lives as long as the object. Without `create` a missing store is an error. With `lazy`
-    nothing is opened before the first use. A use of the store waits `timeout` seconds for a server
-    that does not answer (10), or for other writers of a file (60); then it is an error.
+    nothing is opened before the first use. A use of the store waits `timeout` seconds (10) for a
+    server that does not answer, or for other writers of a file; then it is an error.
     """
     if not isinstance(url, str):
         raise InvalidType(f"a store is opened by its address, a str, not {shown(url)}")

@@ -78,7 +78,7 @@ def test_who_waits_for_too_long_is_told_and_others_go_on():
 def test_a_thread_that_waits_too_long_for_another_is_a_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setitem(database.SECONDS, "sqlite", 0.2)
+    monkeypatch.setattr(database, "SECONDS", 0.2)
     told: list[StoreError] = []
     with open_store(f"sqlite:///{tmp_path / 's.db'}") as store:
         other = sqlite3.connect(tmp_path / "s.db", isolation_level=None)

@@ -42,7 +42,7 @@ from muntin.timeline.store.sql.trouble import (
 T = TypeVar("T")
 
 # How many seconds a use of a store waits for other writers of a file, or for a server.
-SECONDS: dict[str, float] = {"sqlite": 60.0, "postgresql": 10.0}
+SECONDS = 10.0
 # A server says itself what takes too long; so much later it is taken for one that is gone.
 _GRACE = 0.5
 # How long work that may take as long as it wants waits for locks.
@@ -87,7 +87,7 @@ class Connections:
     def __init__(self, address: Address, *, create: bool, timeout: float | None = None) -> None:
         self.address = address
         # How many seconds a use may wait.
-        self.timeout = SECONDS[address.kind] if timeout is None else timeout
+        self.timeout = SECONDS if timeout is None else timeout
         # Whether a file, or its tables, may be made.
         self.create = create or address.in_memory
         self.driver = _driver(address)
