@@ -315,7 +315,7 @@ async def test_nothing_stands_in_a_window_twice(trimming):
     for window in made.windows:
         shown = {each.item[1] for each in window.messages if each.item is not None}
         lines = excerpts(window).splitlines()[1:-1]
-        told = {int(line.split(" ")[0]) for line in lines if line[:1].isdigit()}
+        told = {int(line.split(" ")[0]) for line in lines if line.split(" ")[0].isdigit()}
         assert not shown & told
         assert window.tokens <= 4_000
 
@@ -338,7 +338,7 @@ async def test_of_a_long_run_what_has_left_is_recalled_though_its_question_stays
     assert NEEDLE in recalled
     shown = {each.item[1] for each in window.messages if each.item is not None}
     lines = recalled.splitlines()[1:-1]
-    assert not shown & {int(line.split()[0]) for line in lines if line[0].isdigit()}
+    assert not shown & {int(line.split()[0]) for line in lines if line.split()[0].isdigit()}
     if isinstance(trimming, Stepped):
         assert window.messages[0].text == "Read all pages, please."
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from muntin import History, InvalidInput, Message, Slots, ToolCall, assistant, tool, user
 from muntin.timeline.recall.excerpts import RESULT, Finder
+from muntin.timeline.recall.excerpts import SAID as SAID_LONGEST
 from tests.timeline.recall.corpus import SAID
 
 MESSAGES = [Message("user", text, name=name) for name, _, text in SAID]
@@ -21,14 +22,26 @@ def test_what_bears_on_a_question_is_told_oldest_first_with_who_and_when():
     found = History(MESSAGES).relevant("What happened to HAT023?", tokens=120, times=TIMES)
     assert 16 in found.positions
     assert list(found.positions) == sorted(found.positions)
-    assert "16 user Nora, 2023-08-14: The order HAT023 never came." in found
+    assert "\n2023-08-14\n16 user Nora: The order HAT023 never came." in found
     assert found.startswith("<recalled ")
     assert found.text == str(found)
 
 
-def test_what_stands_between_two_excerpts_is_marked():
-    found = History(MESSAGES).relevant("kitchen Lisbon", tokens=400, limit=2)
-    assert "\n…\n" in found
+def test_a_day_stands_once_before_its_first_excerpt_and_gaps_have_no_line():
+    days = [datetime(2026, 5, 8), None, datetime(2026, 5, 8), datetime(2026, 5, 9), None]
+    said = ["The cello is new.", "Well.", "A cello from Oslo.", "That cello!", "No cello."]
+    found = History(list(map(user, said))).relevant("cello", tokens=400, times=days)
+    assert found.splitlines()[1:-1] == [
+        "2026-05-08",
+        "0 user: The cello is new.",
+        "1 user: Well.",
+        "2 user: A cello from Oslo.",
+        "2026-05-09",
+        "3 user: That cello!",
+        "4 user: No cello.",
+    ]
+    few = History(list(map(user, said))).relevant("Oslo", tokens=400, limit=1, times=days)
+    assert few.splitlines()[1:-1] == ["2026-05-08", "2 user: A cello from Oslo."]
 
 
 @pytest.mark.parametrize("tokens", [0, 5, 30, 60, 200, 5_000])
@@ -139,19 +152,55 @@ def test_the_report_can_say_why_each_is_there_and_what_comes_next():
     assert pickle.loads(pickle.dumps(found)) == str(found)
 
 
+def finder(**weights: float) -> Finder:
+    worths = {term: [(n, weight)] for n, (term, weight) in enumerate(weights.items())}
+    return Finder(worths, weights)
+
+
 @given(st.text(max_size=3_000), st.text(max_size=30), st.integers(60, 400))
 def test_a_passage_is_of_the_text_and_no_longer_than_it_may_be(text, term, most):
-    passage = Finder({term.casefold(): 1.0} if term else {}).passage(text, most)
-    assert len(passage) <= most + 2
-    assert passage.strip("…").strip() in text or len(text) <= most
+    passage = finder(**({term.casefold(): 1.0} if term else {})).passage(text, most)
+    assert len(passage) <= most + len("… ") * most
+    assert sum(map(len, passage.split("… "))) <= most + len(" …") or len(text) <= most
+    rest = text
+    for part in passage.removesuffix(" …").split("… "):
+        at = rest.find(part.strip())
+        assert at >= 0
+        rest = rest[at + len(part.strip()) :]
 
 
 def test_a_passage_has_what_is_asked_for():
     text = "before " * 300 + "the needle NX-4417 is here " + "after " * 300
-    assert "NX-4417" in Finder({"nx4417": 9.0, "nx": 3.0, "4417": 3.0}).passage(text, 200)
+    assert "NX-4417" in finder(nx4417=9.0, nx=3.0, **{"4417": 3.0}).passage(text, 200)
+
+
+def test_of_a_long_text_the_best_sentences_are_shown_in_order():
+    filler = [f"Sentence {n} is about nothing at all. " for n in range(40)]
+    filler[5] = "The kitchen has a stove. "
+    filler[25] = "The stove of the kitchen was repaired in Bergen! "
+    passage = finder(kitchen=2.0, stove=2.0, bergen=4.0).passage("".join(filler), 200)
+    assert passage == (
+        "… The kitchen has a stove. … Sentence 23 is about nothing at all. Sentence 24 is about "
+        "nothing at all. The stove of the kitchen was repaired in Bergen! "
+        "Sentence 26 is about nothing at all. …"
+    )
+
+
+def test_a_long_answer_shows_at_most_four_hundred_characters():
+    answer = "Cellos are played sitting. " + "They have four strings. " * 100
+    found = History([assistant(answer)]).relevant("How is a cello played?", tokens=2_000)
+    assert "0 assistant: Cellos are played sitting." in found
+    assert len(found) < SAID_LONGEST + 80
+
+
+@pytest.mark.parametrize("word", ["CAFÉ", "Straße", "旅馆", "Zürich's"])
+def test_a_word_is_found_in_a_passage_however_it_is_written(word):
+    text = "Nothing. " * 80 + f"It was {word} indeed. " + "Nothing. " * 80
+    found = History([user(text)]).relevant(word.lower(), tokens=1_000)
+    assert word in found
 
 
 def test_times_of_all_zones_are_days():
     times = [datetime(2024, 5, 1, 23, tzinfo=UTC), None]
     found = History([user("cello"), user("cello too")]).relevant("cello", tokens=100, times=times)
-    assert "0 user, 2024-05-01: cello" in found
+    assert "\n2024-05-01\n0 user: cello\n" in found

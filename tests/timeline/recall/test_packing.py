@@ -14,7 +14,7 @@ from muntin.timeline.recall.packing import pack, unpack
 from muntin.timeline.recall.ranking import rank, understand
 from tests.timeline.recall.corpus import SAID
 
-WORDS = st.sampled_from(["oslo", "flight", "HAT023", "nurse", "dog", "旅馆", "zürich", "the"])
+WORDS = st.sampled_from(["oslo", "flight", "HAT023", "always", "dog", "旅馆", "zürich", "the"])
 TEXTS = st.lists(st.lists(WORDS, max_size=6).map(" ".join), min_size=1, max_size=80)
 
 
@@ -30,7 +30,9 @@ def test_packed_segments_are_the_same_index(texts, names):
     index = Index(segment=16, together=3)
     for number, text in enumerate(texts):
         day = date(2024, 1, 1) + timedelta(number // 3)
-        index.add(text, name=names[number % len(names)], day=day, position=3 * number + 1)
+        role = ("user", "assistant", "tool")[number % 3]
+        name, at = names[number % len(names)], 3 * number + 1
+        index.add(text, name=name, role=role, day=day, position=at)
     again = Index(segment=16, together=3)
     for number in range(math.ceil(len(texts) / 16)):
         read = unpack(pack(*index.part(number)))

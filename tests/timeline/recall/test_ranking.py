@@ -14,31 +14,32 @@ from hypothesis import strategies as st
 
 from muntin.timeline.recall.dates import dates_in
 from muntin.timeline.recall.index import Index
+from muntin.timeline.recall.phrases import asks_assistant, states_wish
 from muntin.timeline.recall.ranking import MOST_WORDS, SCALE, rank, understand
 from muntin.timeline.recall.related import Related, table
 from muntin.timeline.recall.words import is_identifier, stem, terms, words
 from tests.timeline.recall.corpus import SAID
 
 CASES: list[tuple[str, list[tuple[int, int]]]] = [
-    ("What is the name of Nora's pet?", [(0, 64), (2, 58), (1, 56), (16, 55), (18, 49), (17, 47)]),
+    ("What is the name of Nora's pet?", [(0, 86), (2, 78), (16, 74), (18, 66), (1, 56), (17, 47)]),
     (
         "Where does Nora work, and what is her profession?",
-        [(4, 58), (2, 48), (3, 46), (14, 43), (16, 36), (15, 32)],
+        [(4, 78), (2, 64), (14, 58), (16, 48), (3, 46), (12, 42)],
     ),
     (
         "What happened to order HAT023?",
-        [(16, 201), (17, 146), (15, 142), (18, 105), (14, 99), (19, 82)],
+        [(16, 166), (17, 121), (15, 117), (18, 88), (14, 82), (19, 70)],
     ),
     ("Who is mia_li_3668?", [(17, 282), (18, 198), (16, 198), (19, 138), (15, 138), (20, 96)]),
     (
         "How much did the animal doctor cost?",
-        [(1, 70), (39, 67), (11, 54), (2, 54), (0, 54), (3, 53)],
+        [(1, 58), (39, 54), (11, 46), (2, 46), (0, 44), (27, 42)],
     ),
     (
         "What musical instrument does Tomas play?",
-        [(17, 37), (19, 28), (37, 27), (27, 27), (21, 25), (15, 25)],
+        [(17, 50), (19, 38), (37, 36), (27, 36), (21, 34), (15, 34)],
     ),
-    ("What did Tomas do in May 2023?", [(23, 79), (1, 67), (5, 64), (3, 61), (7, 57), (39, 55)]),
+    ("What did Tomas do in May 2023?", [(23, 106), (1, 90), (5, 86), (3, 82), (7, 76), (39, 74)]),
     ("What happened on 2 September?", [(8, 60), (21, 54), (20, 54), (22, 47), (9, 47), (7, 42)]),
     (
         "When did the puppy hurt itself?",
@@ -49,7 +50,7 @@ CASES: list[tuple[str, list[tuple[int, int]]]] = [
         "Wann ist die Wohnung gekündigt worden?",
         [(33, 141), (34, 99), (32, 99), (35, 69), (31, 69), (36, 48)],
     ),
-    ("京都で誰と会いますか", [(34, 282), (35, 198), (33, 198), (36, 138), (32, 138), (37, 96)]),
+    ("京都で誰と会いますか", [(34, 212), (35, 148), (33, 148), (36, 104), (32, 104), (37, 72)]),
     ("2023-10-14", [(23, 314), (24, 230), (22, 230), (25, 170), (21, 170), (26, 128)]),
     ("Did they travel in March?", [(31, 76), (37, 58), (32, 53), (30, 53), (38, 51), (39, 45)]),
     ("the and of", []),
@@ -85,6 +86,78 @@ def test_only_what_is_within_is_found_in_the_same_order(first, end, case):
     question = understand(index, case[0], table())
     every = [hit for hit in rank(index, question) if first <= hit.number < end]
     assert list(rank(index, question, range(first, end))) == every
+
+
+def test_what_the_assistant_said_comes_behind_unless_the_question_asks_for_it():
+    index = Index()
+    for role in ("assistant", "user", "tool"):
+        index.add("The hotel in Bergen is Solheim.", role=role)
+        for _ in range(12):
+            index.add("Nothing of note.", role=role)
+    about = "the hotel in Bergen?"
+    scores = {hit.number: hit.score for hit in rank(index, understand(index, f"Which is {about}"))}
+    assert scores[13] == scores[26] == pytest.approx(1.5 * scores[0], abs=0.1)
+    question = understand(index, f"What did you recommend as {about}")
+    assert {hit.score for hit in rank(index, question) if hit.number in (0, 13, 26)} == {scores[0]}
+
+
+def test_a_wish_that_lasts_counts_one_half_more_and_only_the_users():
+    index = Index()
+    for role in ("user", "tool"):
+        for text in ("Answer in metric units.", "Always answer in metric units."):
+            index.add(text, role=role)
+            for _ in range(12):
+                index.add("Nothing of note.", role=role)
+    scores = {hit.number: hit.score for hit in rank(index, understand(index, "metric units"))}
+    assert scores[13] == pytest.approx(1.5 * scores[0], abs=0.1)
+    assert scores[39] == scores[26] == scores[0]
+
+
+def test_a_longer_message_loses_a_level_for_each_class_of_length():
+    sizes = (6, 7, 13, 21, 33, 51, 81, 131, 201, 321)
+    index = Index()
+    for size in sizes:
+        index.add(" ".join(["zeppelin", *(f"w{size}x{n}" for n in range(size - 1))][:size]))
+        for _ in range(12):
+            index.add("Nothing of note.")
+    question = understand(index, "zeppelin")
+    scores = {hit.number: hit.score for hit in rank(index, question)}
+    of_sizes = [scores[13 * place] for place in range(len(sizes))]
+    assert of_sizes == pytest.approx([of_sizes[0] * 0.7 ** (n / 3) for n in range(10)], abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("question", "frames"),
+    [
+        ("Which kinds of zeppelin were mentioned?", "kinds mentioned"),
+        ("Welche Sorten Zeppelin haben wir besprochen?", "welche sorten besprochen"),
+        ("Quels types de zeppelin avons-nous mentionnés?", "quels types mentionnés"),
+        ("¿Qué tipos de zeppelin hemos mencionado?", "qué tipos hemos mencionado"),
+    ],
+)
+def test_words_that_only_frame_a_question_count_a_quarter(question, frames):
+    weights = understand(indexed(), question).weights
+    for frame in terms(frames):
+        assert weights[frame] == pytest.approx(weights["zeppeli"] / 4)
+
+
+@pytest.mark.parametrize(
+    ("wish", "question", "plain"),
+    [
+        ("From now on call me Ada.", "What did you suggest?", "The train leaves at nine."),
+        ("Antworte immer auf Deutsch.", "Was hast du empfohlen?", "Der Zug fährt um neun."),
+        ("Réponds toujours en français.", "Qu'est-ce que tu as dit ?", "Le train part à neuf."),
+        ("Prefiero respuestas cortas.", "¿Qué me recomendaste?", "El tren sale a las nueve."),
+        ("请始终用中文回答。", "你推荐了哪家旅馆?", "火车九点出发。"),
+        ("いつも日本語で答えてください。", "あなたは何と言いましたか", "電車は九時に出ます。"),
+    ],
+)
+def test_wishes_and_questions_to_the_assistant_are_known_in_six_languages(wish, question, plain):
+    assert states_wish(wish)
+    assert asks_assistant(question)
+    for text in (plain, "Поезд отходит в девять."):
+        assert not states_wish(text)
+        assert not asks_assistant(text)
 
 
 def test_identifiers_are_read_whole_and_in_parts_and_dense_scripts_in_bigrams():

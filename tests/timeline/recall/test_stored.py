@@ -85,7 +85,7 @@ def test_a_restart_recalls_the_same_from_the_kept_segments(store_url, monkeypatc
         assert [after for after in read if after is not None] == [48]
 
 
-@pytest.mark.parametrize("damage", ["muntin-recall-0:abc", "", "muntin-recall-1:%%%"])
+@pytest.mark.parametrize("damage", ["muntin-recall-0:abc", "", "muntin-recall-2:%%%"])
 def test_an_index_of_another_version_is_made_again(store, damage):
     shelf_of(store).segment = 16
     session = Session("a", store=store)
@@ -209,7 +209,7 @@ def test_nothing_crosses_from_one_session_to_another(ours, theirs, query):
         for name, other in (("tenant-1/chat", "2: "), ("tenant-2/chat", "1: ")):
             found = Session(name, store=store).items.relevant(query, tokens=2_000)
             mine = ours if name[7] == "1" else theirs
-            assert "user, " not in found or other not in found
+            assert other not in found
             assert len(found.positions) <= len(mine)
             lines = [each for line in found.splitlines() for each in line.split(": ", 1)[1:]]
             assert all(line.startswith(f"{name[7]}: ") for line in lines)

@@ -48,6 +48,11 @@ def add(one: Sequence[int], other: Sequence[int]) -> list[int]:
     return sums
 
 
+def increase(planes: Sequence[int], mask: int, halvings: int) -> list[int]:
+    """Return the scores; those in the mask increase by themselves, halved so many times."""
+    return add(planes, [plane & mask for plane in planes[halvings:]])
+
+
 def count(sets: Iterable[int]) -> list[int]:
     """Return for each message in how many of the sets it is, as planes: three sets of a plane
     become one of it and one of the next, until one is left."""

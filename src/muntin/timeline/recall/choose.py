@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date
 from itertools import islice
 from typing import TypeAlias
 
@@ -19,8 +20,6 @@ Load: TypeAlias = Callable[[Sequence[int]], Mapping[int, Sequence[Spoken]]]
 _BATCH = 24
 # The search ends when this many tokens are left, or after this many messages in vain.
 _LEAST, _VAIN = 8, 60
-# The tokens that a line end, and a line for the gap between excerpts, may add to an excerpt.
-_BESIDE = 3
 
 
 def check_query(query: object, tokens: object, limit: object) -> None:
@@ -40,10 +39,11 @@ def choose(
     limit: int | None = None,
 ) -> Recalled:
     """Return the best of the hits, within `tokens` as one message."""
-    finder = Finder(question.weights)
+    finder = Finder(question.worths, question.weights)
     room = tokens - counter.message(Message("user", write([Excerpt((0,), 0.0, (), "")])))
     chosen: list[Excerpt] = []
     chosen_positions: set[int] = set()
+    days: set[date] = set()
     following: Excerpt | None = None
     vain = 0
     for hit, group in _groups(hits, load):
@@ -55,8 +55,12 @@ def choose(
         excerpt = tell(group, hit.score, finder)
         if excerpt is None:
             continue
-        if not full and (cost := counter.text_once(excerpt.text) + _BESIDE) <= room:
+        cost = counter.text_once(f"{excerpt.text}\n")
+        if excerpt.day is not None and excerpt.day not in days:
+            cost += counter.text(f"{excerpt.day}\n")
+        if not full and cost <= room:
             chosen.append(excerpt)
+            days.update(filter(None, [excerpt.day]))
             chosen_positions.update(excerpt.positions)
             room -= cost
             continue

@@ -17,12 +17,13 @@ from operator import or_
 from typing import TypeAlias
 
 from muntin.timeline.recall.bits import LANES
+from muntin.timeline.recall.phrases import states_wish
 from muntin.timeline.recall.words import terms, words
 
 # How many messages are stored together, and how many segments are scored together.
 SEGMENT, TOGETHER = 16_384, 8
 # A message loses a level for each of these bounds that its number of words passes.
-CLASSES = (6, 12, 20, 32)
+CLASSES = (6, 12, 20, 32, 50, 80, 130, 200, 320)
 # Up to this many numbers are kept as numbers: four bytes each, where one bit for each message has
 # up to 16 KB. More numbers would take less memory, but must be made bits one by one for every
 # question that has the word. So a block grows faster than its messages until it is full.
@@ -45,24 +46,31 @@ Posting: TypeAlias = bytes | Lanes
 @dataclass(frozen=True, slots=True)
 class Segment:
     """The messages that a store keeps together, by number: their words, their speakers, their
-    lengths."""
+    lengths; which are the assistant's prose, and which state a wish of the user."""
 
     size: int
     classes: Sequence[Sequence[int]]
     terms: Mapping[str, Sequence[int]]
     speakers: Mapping[str, Sequence[int]]
+    prose: Sequence[int]
+    wishes: Sequence[int]
 
 
 @dataclass(slots=True)
 class Block:
-    """The messages that are scored together: their words, their speakers, their lengths."""
+    """The messages that are scored together: their words, their speakers, their lengths; which
+    are the assistant's prose, and which state a wish of the user."""
 
     size: int = 0
     classes: list[Lanes] = field(default_factory=lambda: [_none() for _ in range(len(CLASSES) + 1)])
     terms: dict[str, Posting] = field(default_factory=dict)
     speakers: dict[str, Lanes] = field(default_factory=dict)
+    prose: Lanes = field(default_factory=lambda: _none())
+    wishes: Lanes = field(default_factory=lambda: _none())
 
-    def add(self, terms: Iterable[str], length: int, name: str) -> None:
+    def add(
+        self, terms: Iterable[str], length: int, name: str, *, is_prose: bool, is_wish: bool
+    ) -> None:
         """Add a message with these terms, of `length` words, said by `name`."""
         number, held = self.size, self.terms
         lane, bit = number % LANES, 1 << number // LANES
@@ -74,6 +82,10 @@ class Block:
                 held[term] = _more(before, (number,))
         self.speakers.setdefault(name, _none())[lane] |= bit
         self.classes[bisect_left(CLASSES, length)][lane] |= bit
+        if is_prose:
+            self.prose[lane] |= bit
+        if is_wish:
+            self.wishes[lane] |= bit
         self.size += 1
 
     def take(self, segment: Segment) -> None:
@@ -81,12 +93,16 @@ class Block:
         start, held = self.size, self.terms
         for term, numbers in segment.terms.items():
             held[term] = _more(held.get(term, b""), [start + number for number in numbers])
+
+        def joined(before: Lanes, numbers: Iterable[int]) -> Lanes:
+            return either(before, lanes_of([start + number for number in numbers]))
+
         for name, numbers in segment.speakers.items():
-            lanes = lanes_of([start + number for number in numbers])
-            self.speakers[name] = either(self.speakers.get(name, _none()), lanes)
+            self.speakers[name] = joined(self.speakers.get(name, _none()), numbers)
         for place, numbers in enumerate(segment.classes):
-            long = lanes_of([start + number for number in numbers])
-            self.classes[place] = either(self.classes[place], long)
+            self.classes[place] = joined(self.classes[place], numbers)
+        self.prose = joined(self.prose, segment.prose)
+        self.wishes = joined(self.wishes, segment.wishes)
         self.size += segment.size
 
     def part(self, first: int, end: int) -> Segment:
@@ -99,6 +115,8 @@ class Block:
             [numbers_of(held, cut) for held in self.classes],
             {term: numbers for term, numbers in numbers_by_term.items() if numbers},
             {name: numbers for name, numbers in numbers_by_name.items() if numbers},
+            numbers_of(self.prose, cut),
+            numbers_of(self.wishes, cut),
         )
 
     def having(self, wanted: Iterable[str]) -> Lanes | None:
@@ -146,12 +164,25 @@ class Index:
         return len(self.positions)
 
     def add(
-        self, text: str, *, name: str = "", day: date | None = None, position: int | None = None
+        self,
+        text: str,
+        *,
+        name: str = "",
+        role: str = "user",
+        day: date | None = None,
+        position: int | None = None,
     ) -> None:
-        """Add a message; without a position its number is its position."""
+        """Add a message; without a position its number is its position. The role `assistant` is
+        that of prose: what calls tools has the role `tool`."""
         words, name = terms(text), name.replace("\0", "")
         distinct = set(words)
-        self._last().add(distinct, len(words), name)
+        self._last().add(
+            distinct,
+            len(words),
+            name,
+            is_prose=role == "assistant",
+            is_wish=role == "user" and states_wish(text),
+        )
         for term in distinct:
             self.frequency[term] = self.frequency.get(term, 0) + 1
         self._know(name)

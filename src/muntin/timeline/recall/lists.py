@@ -29,6 +29,11 @@ def indexed_text(message: Message) -> str:
     return "\n".join((message.text, *calls, *(file.name for file in message.attachments)))
 
 
+def indexed_role(message: Message) -> str:
+    """Return the role with which a message is indexed: a call is no prose of the assistant."""
+    return "tool" if message.tool_calls else message.role
+
+
 class MessageList:
     """A list of messages with its index; positions are the indices of the list."""
 
@@ -41,7 +46,8 @@ class MessageList:
         for number, message in enumerate(messages):
             time = self._times[number] if self._times else None
             day = None if time is None else time.date()
-            self._index.add(indexed_text(message), name=message.name or "", day=day)
+            text, role = indexed_text(message), indexed_role(message)
+            self._index.add(text, name=message.name or "", role=role, day=day)
 
     def relevant(self, query: str, tokens: int, limit: int | None, counter: Counter) -> Recalled:
         """Return the messages that bear on a question, as one text of at most `tokens`."""

@@ -16,7 +16,7 @@ from struct import Struct
 from muntin.timeline.recall.index import CLASSES, Segment
 
 # Raised when segments, or the words of texts, are made in another way.
-VERSION = 1
+VERSION = 2
 _MARK = f"muntin-recall-{VERSION}:"
 _HEAD = Struct("<IIIIII")
 
@@ -26,7 +26,7 @@ def pack(segment: Segment, days: Sequence[int], positions: Sequence[int]) -> str
     terms, speakers = sorted(segment.terms), sorted(segment.speakers)
     lists = [segment.terms[term] for term in terms]
     lists += [segment.speakers[name] for name in speakers]
-    lists += segment.classes
+    lists += [*segment.classes, segment.prose, segment.wishes]
     counts = array("H", map(len, lists))
     steps = array("H")
     for numbers in lists:
@@ -70,16 +70,17 @@ def _read(reader: _Reader) -> tuple[Segment, array[int], array[int]]:
     positions = array("q", accumulate(reader.numbers("q", size)))
     if len(terms) != of_terms or len(speakers) != of_speakers:
         raise ValueError("the names do not fit")
-    counts = reader.numbers("H", of_terms + of_speakers + len(CLASSES) + 1)
+    counts = reader.numbers("H", of_terms + of_speakers + len(CLASSES) + 3)
     every = reader.numbers("H", steps)
     ends = [0, *accumulate(counts)]
     lists = [array("H", accumulate(every[first:end])) for first, end in pairwise(ends)]
     behind = of_terms + of_speakers
     segment = Segment(
         size,
-        lists[behind:],
+        lists[behind:-2],
         dict(zip(terms, lists[:of_terms], strict=True)),
         dict(zip(speakers, lists[of_terms:behind], strict=True)),
+        *lists[-2:],
     )
     return segment, days, positions
 

@@ -4,9 +4,11 @@ Pure; the method in one paragraph. A word of the question matches itself and, le
 meaning; how much less is a *level*, each worth a ninth less than the one before. Long messages lose
 levels too, and so does standing beside a match: a message also counts the words around it, for each
 word the best of its neighbours, three levels (0.7) a message away. A rare word weighs more, an
-identifier three times as much. If the question names dates, messages of these days and of the two
-weeks after are preferred; if it names a speaker, that speaker's messages count one half more. The
-points are whole numbers, added for all messages of a block at once (`bits`).
+identifier three times as much, a word that only frames a question a quarter. If the question names
+dates, messages of these days and of the two weeks after are preferred. Where people talk to each
+other, what the one named speaker said counts twice. Where a user talks to an assistant, what is not
+the assistant's prose counts one half more, unless the question asks for it, and so does a wish that
+lasts. The points are whole numbers, added for all messages of a block at once (`bits`).
 """
 
 from __future__ import annotations
@@ -22,9 +24,10 @@ from itertools import islice
 from operator import and_, or_, xor
 from typing import NamedTuple, TypeAlias
 
-from muntin.timeline.recall.bits import LANES, add, beside, best, between
+from muntin.timeline.recall.bits import LANES, add, beside, best, between, increase
 from muntin.timeline.recall.dates import dates_in
 from muntin.timeline.recall.index import NO_DAY, Block, Index, Lanes, either
+from muntin.timeline.recall.phrases import FRAMES, asks_assistant
 from muntin.timeline.recall.related import Related
 from muntin.timeline.recall.words import is_identifier, stem, words
 
@@ -34,7 +37,7 @@ STEP = 0.7 ** (1 / HOP)
 SHARES = [STEP**level for level in range(LEVELS)]
 # Points of a nat of rarity; no word needs more than PLANES planes.
 SCALE, PLANES = 16, 12
-IDENTIFIER = 3
+IDENTIFIER, FRAME = 3, 0.25
 # The points of a date, the days after it that count too, and their share of the points.
 DATE, LATER, LATER_SHARE = 2.0, 14, 0.7
 # How many related words of a word are searched.
@@ -70,17 +73,32 @@ class Wanted:
 class Question:
     """A question as an index understands it.
 
-    `spans` are ranges of message numbers, from and to before, with their extra points.
+    `spans` are ranges of message numbers, from and to before, with their extra points. `speaker` is
+    the only one that it names. `of_people` says that people talk to each other, `of_assistant` that
+    it asks what the assistant said.
     """
 
     words: tuple[Wanted, ...]
     spans: tuple[tuple[int, int, int], ...] = ()
     speaker: str | None = None
+    of_people: bool = False
+    of_assistant: bool = False
 
     @property
     def weights(self) -> dict[str, float]:
         """The weight of each term of the question, without related terms."""
         return {word.term: word.weight for word in self.words}
+
+    @property
+    def worths(self) -> dict[str, list[tuple[int, float]]]:
+        """For each term, related ones too: the words of the question that it stands for, by number,
+        and what it is worth for each."""
+        worths: dict[str, list[tuple[int, float]]] = {}
+        for number, word in enumerate(self.words):
+            for level, terms in word.levels.items():
+                for term in terms:
+                    worths.setdefault(term, []).append((number, word.weight * SHARES[level]))
+        return worths
 
 
 def understand(
@@ -107,7 +125,13 @@ def understand(
         if term in kept_terms
     ]
     speaker = named.pop() if len(named) == 1 else None
-    return Question(tuple(weighted), tuple(_spans(index, text)), speaker)
+    return Question(
+        tuple(weighted),
+        tuple(_spans(index, text)),
+        speaker,
+        of_people=len(set(index.names.values())) > 1,
+        of_assistant=asks_assistant(text),
+    )
 
 
 def _rarity(index: Index, term: str) -> float:
@@ -128,7 +152,7 @@ def _wanted(index: Index, term: str, word: str, table: Related | None) -> Wanted
     for close_term, level in levels.items():
         if level < LEVELS:
             groups.setdefault(level, []).append(close_term)
-    weight = rarity * (IDENTIFIER if is_identifier(word) else 1)
+    weight = rarity * (FRAME if word in FRAMES else IDENTIFIER if is_identifier(word) else 1)
     values = tuple([round(SCALE * weight * share) for share in SHARES])
     return Wanted(term, weight, groups, _planes(values))
 
@@ -192,14 +216,19 @@ def _points(block: Block, start: int, question: Question) -> Planes:
                 gains = [fresh if value >> k & 1 else 0 for k in range(value.bit_length())]
                 total[lane] = add(total[lane], gains)
             dated = either(dated, days)
-    theirs = block.speakers.get(question.speaker) if question.speaker else None
-    if theirs is None:
-        return total
-    # One half more: all planes but the first are the points divided by two.
-    return [
-        add(planes, [plane & mask for plane in planes[1:]])
-        for planes, mask in zip(total, theirs, strict=True)
-    ]
+    return _weighed(total, block, question)
+
+
+def _weighed(points: Planes, block: Block, question: Question) -> Planes:
+    """Return points with more for messages of the preferred speakers."""
+    if question.of_people:
+        named = block.speakers.get(question.speaker) if question.speaker else None
+        return points if named is None else list(map(increase, points, named, [0] * LANES))
+    halves = [1] * LANES  # one half more
+    if not question.of_assistant:
+        others = list(map(xor, between(0, block.size), block.prose))
+        points = list(map(increase, points, others, halves))
+    return list(map(increase, points, block.wishes, halves))
 
 
 def _word_points(block: Block, word: Wanted) -> Planes | None:

@@ -21,7 +21,7 @@ from muntin.errors import StoreError
 from muntin.timeline.items import Item, NoteKey, SideWrites
 from muntin.timeline.project import default_messages
 from muntin.timeline.recall.index import SEGMENT, Index
-from muntin.timeline.recall.lists import indexed_text
+from muntin.timeline.recall.lists import indexed_role, indexed_text
 from muntin.timeline.recall.packing import pack, unpack
 from muntin.timeline.recall.vectors import CHUNK, Vectors
 from muntin.timeline.store import Store
@@ -123,9 +123,10 @@ def extend(session: Session, entry: CachedIndex, until: float | None) -> bool:
         entry.stored += 1
     while page := store.read(session.id, view="history", after=entry.until, oldest=_PAGE):
         for item in page:
-            text, name = _found_by(item)
+            text, name, role = _found_by(item)
             if text:
-                index.add(text, name=name, day=item.time.date(), position=item.position)
+                day, at = item.time.date(), item.position
+                index.add(text, name=name, role=role, day=day, position=at)
             entry.until = item.position
         if len(page) < _PAGE:
             break
@@ -134,13 +135,16 @@ def extend(session: Session, entry: CachedIndex, until: float | None) -> bool:
     return True
 
 
-def _found_by(item: Item) -> tuple[str, str]:
-    """Return the text by which an item is found, and its speaker; no text if it is never found."""
+def _found_by(item: Item) -> tuple[str, str, str]:
+    """Return the text by which an item is found, its speaker and its role; no text if it is never
+    found."""
     if item.kind in ("reasoning", "run"):
-        return "", ""
+        return "", "", ""
     messages = default_messages(item)
     text = "\n".join(indexed_text(message) for message in messages).strip()
-    return text, (messages[0].name or "") if text else ""
+    if not text:
+        return "", "", ""
+    return text, messages[0].name or "", indexed_role(messages[0])
 
 
 def _segment(number: int) -> NoteKey:
@@ -187,8 +191,8 @@ def without_vector(session: Session, embedder: str, most: int) -> tuple[int, lis
             page = session.store.read(session.id, view="history", after=after, oldest=most)
             if not page:
                 break
-            pairs = [_found_by(item) for item in page if item.position <= positions[-1]]
-            texts += [f"{name}: {text}" if name else text for text, name in pairs if text]
+            found = [_found_by(item) for item in page if item.position <= positions[-1]]
+            texts += [f"{name}: {text}" if name else text for text, name, _ in found if text]
             after = page[-1].position
         return first, [text[:_LONGEST] for text in texts[:most]]
 

@@ -18,7 +18,7 @@ from muntin.errors import InvalidInput, InvalidType
 from muntin.timeline.recall.ranking import Hit, Question
 
 # The embedder's weight beside the words, and the share of a message that a neighbour counts.
-BLEND, NEIGHBOUR = 0.4, 0.7
+BLEND, NEIGHBOUR = 0.3, 0.7
 # Of more messages only the newest are compared: this is plain Python.
 MOST_COMPARED = 10_000
 # This many vectors are stored together.

@@ -82,6 +82,13 @@ def _without(word: str, suffix: str) -> str:
     return stem.rstrip("e")
 
 
+@lru_cache(65_536)
+def term_of(word: str) -> str:
+    """Return the term of one word as it stands in a text."""
+    parts = list(words(word))
+    return stem(parts[0]) if len(parts) == 1 else ""
+
+
 def terms(text: str) -> list[str]:
     """Return the terms of a text: the stems of its words, as often as they occur."""
     return [stem(word) for word in words(text)]

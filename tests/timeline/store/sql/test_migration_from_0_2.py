@@ -17,6 +17,8 @@ from muntin.fitting import Fitter
 from muntin.runtime import read_plan
 from muntin.runtime.summaries import State
 from muntin.testing import ScriptedModel
+from muntin.timeline.recall.packing import unpack
+from muntin.timeline.recall.shelf import shelf_of
 from muntin.timeline.store import open_store
 from muntin.wire.lists import pieces_of
 from tests.paths import ROOT
@@ -64,6 +66,18 @@ def test_notes_are_found_by_kind_and_name(store):
     assert json.loads(store.content("fit", "recorder_frontier"))["count"] == 3
     assert json.loads(store.content("fit", "recorder_steps")) == [4, {"1": 1, "2": 1}]
     assert store.content("chat", "frontier", "summary:window") is None
+
+
+def test_a_segment_of_the_recall_index_is_made_again_when_it_is_needed(store):
+    shelf_of(store).segment = 2  # as it was when the old segment was written
+    session = Session("chat", store=store)
+    (best,) = session.search("Bergen on day 3", limit=1)
+    assert "day 3" in best.text  # the old segment said that Bergen is in item 2
+    text = store.content("chat", "recall_segment", "0")
+    assert text.startswith("muntin-recall-2:")
+    (segment, _, _) = unpack(text) or (None, None, None)
+    assert segment is not None
+    assert "bergen" not in segment.terms
 
 
 def test_failed_summaries_are_still_billed(store):
