@@ -117,19 +117,9 @@ class Work:
 
         return cls(None, context.get_current())
 
-    @contextmanager
-    def inside(self) -> Iterator[None]:
+    def inside(self) -> AbstractContextManager[None]:
         """Let the span be current in the block, which must not yield."""
-        if self.context is None:
-            yield
-            return
-        from opentelemetry import context
-
-        token = context.attach(self.context)
-        try:
-            yield
-        finally:
-            context.detach(token)
+        return nullcontext() if self.context is None else _attached(self.context)
 
     def note(self, name: str, value: str) -> None:
         """Note a text in the span, if the texts of messages are asked for."""
@@ -148,6 +138,17 @@ class Work:
         span, self._span = self._span, None
         if span is not None:
             span.end()
+
+
+@contextmanager
+def _attached(here: Context) -> Iterator[None]:
+    from opentelemetry import context
+
+    token = context.attach(here)
+    try:
+        yield
+    finally:
+        context.detach(token)
 
 
 def begin(

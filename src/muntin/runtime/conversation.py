@@ -39,6 +39,7 @@ from muntin.runtime.recovery import offering
 from muntin.runtime.run_rules import INHERIT, CallOptions
 from muntin.runtime.turn import ActiveTurn, nothing
 from muntin.settings import check_settings, merge_settings
+from muntin.timeline.items import Item
 
 if TYPE_CHECKING:
     from muntin.runtime.app import App
@@ -130,10 +131,11 @@ class Conversation:
         message = user(text.text, attachments=text.attachments)
         turn = ActiveTurn(self._app, self.session)
         ctx = Ctx(turn, where="a strategy", input=text, message=text, budget=self.budget)
-        await turn.start(message, partial(self._load, ctx))
+        load = partial(self._load, ctx)
+        await turn.start(message, load)
         try:
             async with turn.held():
-                await turn.wait()
+                await turn.wait(load)
                 turn_input = TurnInput(
                     (message,), {(self.session.id, turn.first)}, projected=ctx.projected
                 )
@@ -177,13 +179,14 @@ class Conversation:
                 await turn.fail(error)
             raise
 
-    def _load(self, ctx: Ctx) -> None:
+    def _load(self, ctx: Ctx, begun: list[Item] | None = None) -> None:
         """Read what the window and the hooks need, in the visit that takes the turn."""
         ctx.turn.receipts.load("window")
         if self._composer.summary is not None:
             ctx.turn.receipts.summaries("window")
         hooks = [getattr(self._strategy, name, None) for name in _HOOKS]
         ctx.load(
+            begun,
             timeline=self.budget.remaining_input_tokens,
             history=any(inspect.iscoroutinefunction(hook) for hook in hooks),
         )

@@ -130,14 +130,23 @@ class Ctx:
             self._history = PastHistory(self.session, self.turn.number)
         return self._history
 
-    def load(self, *, timeline: int | None = None, history: bool = True) -> None:
+    def load(
+        self,
+        begun: list[Item] | None = None,
+        *,
+        timeline: int | None = None,
+        history: bool = True,
+    ) -> None:
         """Read, in a thread, what code on the event loop may need: the newest part of the history,
-        the entries, and the newest `timeline` tokens of the timeline."""
+        the entries, and the newest `timeline` tokens of the timeline.
+
+        `begun` are all items of the turn and of later turns, if they are known.
+        """
         first = self.turn.first
         self._positions.add(first)
         if timeline is not None:
             past = TimelineMessages(self.session, self.turn.number, begins=self._begins)
-            self._ahead = past.read_newest(timeline, self.turn.alone)
+            self._ahead = past.read_newest(timeline, begun)
             question = [item for item in self._ahead.items if item.position == first]
             self._asked = [unshared(item) for item in question]
         if history:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, replace
 from functools import partial
 from inspect import isawaitable
@@ -24,7 +24,7 @@ from muntin.runtime.recall import Recalling
 from muntin.runtime.store_thread import provider_busy
 from muntin.runtime.turn import ActiveTurn
 from muntin.timeline.entries import ContextEntry
-from muntin.timeline.items import VISIBLE, Draft, Visibility, draft_of, error_draft
+from muntin.timeline.items import VISIBLE, Draft, Visibility, error_draft
 from muntin.timeline.project import Projection, project
 
 T = TypeVar("T")
@@ -67,7 +67,6 @@ class RecordedRun(Run):
         turn.check()
         self._turn = turn
         self._composer = composer
-        self._visibility = visibility
         self._line = line
         self._ends = ends
         self._projection = projection
@@ -77,8 +76,9 @@ class RecordedRun(Run):
             self._recalling = Recalling(turn, composer.recall, projection, completed)
         self._reads_entries = reads_entries
         self.entries: Sequence[ContextEntry] = ()
-        self._label = dict(label or {})
-        self._place = place
+        meta = {} if place is None else {"place": place}
+        # What is recorded when the run begins.
+        self._opening = Draft("run", payload=dict(label or {}), visibility=visibility, meta=meta)
         # The position of the item of the run, 0 until the run has begun.
         self._position = 0
         # The newest window until its answer comes, and its step.
@@ -96,35 +96,35 @@ class RecordedRun(Run):
 
     def _resumed(self) -> list[Message]:
         """Return the messages that an earlier attempt recorded of this run."""
+        label, place = self._opening.payload, self._opening.meta.get("place")
         for begun in self._turn.begun:
             item, children = begun
-            if item.payload == self._label and item.meta.get("place") == self._place:
+            if item.payload == label and item.meta.get("place") == place:
                 self._turn.begun.remove(begun)
                 self._position = item.position
                 session = self._turn.session.id
                 return project([item, *children], session=session) if children else []
         return []
 
-    @contextmanager
-    def inside(self, call: ToolCall | None = None) -> Iterator[None]:
+    def inside(self, call: ToolCall | None = None) -> AbstractContextManager[None]:
         """Run users' functions in the block: waiting there for this turn to end is refused."""
-        turn, answer = self._turn, self.answer
-        with turn.app.queue.inside(turn):
-            if call is None or answer is None or answer.item is None:
-                yield
-                return
-            with serving(turn.session.id, turn.number, answer.item[1], call.id):
-                yield
+        turn = self._turn
+        answer = None if call is None else self.answer
+        if call is None or answer is None or answer.item is None:
+            return turn.app.queue.inside(turn)
+        return self._inside_call(call.id, answer.item[1])
+
+    @contextmanager
+    def _inside_call(self, call: str, answer: int) -> Iterator[None]:
+        turn = self._turn
+        with turn.app.queue.inside(turn), serving(turn.session.id, turn.number, answer, call):
+            yield
 
     async def begin(self, read: Callable[[], T]) -> T:
         """Record that the run begins, behind the staged drafts; return what `read` reads in the
         same visit to the store. The frontier that the first window follows is read there too."""
         turn = self._turn
-        drafts = []
-        if not self._position:
-            meta = {} if self._place is None else {"place": self._place}
-            draft = Draft("run", payload=self._label, visibility=self._visibility, meta=meta)
-            drafts = [replace(draft, turn=turn.number)]
+        drafts = [] if self._position else [replace(self._opening, turn=turn.number)]
 
         def then() -> T:
             turn.receipts.load(self._line)
@@ -175,10 +175,11 @@ class RecordedRun(Run):
         is_answer, usage = message.role == "assistant", self._usages[-1]
         has_cost = is_answer and usage != Usage()
         (item,) = await turn.record(
-            draft_of(message, meta={"usage": asdict(usage)}) if has_cost else message,
+            message,
             counter=counter,
             run=self._position,
-            visibility=self._visibility,
+            visibility=self._opening.visibility,
+            meta={"usage": asdict(usage)} if has_cost else None,
             step=self._step,
             ends="completed" if self._ends and is_answer and not message.tool_calls else None,
             then=self._read_entries if message.role == "tool" else None,
@@ -206,8 +207,10 @@ class RecordedRun(Run):
         with suppress(MuntinError):  # the first error counts
             if provider_busy(error) is None:
                 await self._turn.record(
-                    draft, run=self._position, visibility=self._visibility, step=self._step
+                    draft, run=self._position, visibility=self._opening.visibility, step=self._step
                 )
             else:  # the wake is handed back and runs again
-                self._turn.stage(replace(draft, run=self._position, visibility=self._visibility))
+                self._turn.stage(
+                    replace(draft, run=self._position, visibility=self._opening.visibility)
+                )
             self._turn.recorded = error

@@ -15,6 +15,7 @@ from collections.abc import (
     Awaitable,
     Callable,
     Iterator,
+    Mapping,
     Sequence,
 )
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
@@ -129,8 +130,6 @@ class ActiveTurn(OpenTurn):
         super().__init__(session, number, owner=owner, attempt=attempt, opens="queue")
         self.app = app
         self.flow = flow or FlowSettings()
-        # All items of this turn and of later turns, while this turn waits for no other turn.
-        self.alone: list[Item] | None = None
         self.replies: list[Reply] = []
         # The error that a run has recorded: the turn need not record it again.
         self.recorded: BaseException | None = None
@@ -144,11 +143,9 @@ class ActiveTurn(OpenTurn):
         self._staging = Lock()
         # Closed: nothing more can be written. Settled: the end of the turn is durable.
         self._phase: Literal["open", "closed", "settled"] = "open"
-        self._on_taken: Callable[[], object] = nothing
         # How often the turn was taken since it got further, and what is called when a run does.
         self.stalled = 0
         self.on_progress: Callable[[], object] = nothing
-        self.is_taken = False
         # The span of the turn; that of an entity is the wake's.
         self.work = telemetry.Work()
         # When the lease ends, by the monotonic clock, as far as this process knows.
@@ -169,6 +166,11 @@ class ActiveTurn(OpenTurn):
         return {item.position for item, _ in self.begun}
 
     @property
+    def is_taken(self) -> bool:
+        """Whether the turn is worked on here; before that it waits for other turns."""
+        return self.attempt is not None
+
+    @property
     def is_settled(self) -> bool:
         """Whether the end of the turn is durable."""
         return self._phase == "settled"
@@ -187,17 +189,16 @@ class ActiveTurn(OpenTurn):
     # Beginning and ending.
 
     async def start(
-        self, item: Draft | Message, on_taken: Callable[[], object] = nothing
+        self, item: Draft | Message, on_taken: Callable[[list[Item]], object] | None = None
     ) -> ActiveTurn:
         """Append the item that begins the turn; if no other turn comes first, take the turn too.
 
-        `on_taken` is called in the visit to the store that takes the turn.
+        `on_taken` is called with that item in the visit to the store that takes the turn.
         """
         self.app.queue.check(self.session.id)
-        self._on_taken = on_taken
         self.work = telemetry.begin("turn", None, self.session.id)
         try:
-            begin = partial(self._begin_and_take, item)
+            begin = partial(self._begin_and_take, item, on_taken)
             with self.work.inside():
                 await to_the_end(run_in_store(self.session, begin, while_dropped()))
         except BaseException as error:
@@ -205,32 +206,26 @@ class ActiveTurn(OpenTurn):
             raise
         return self
 
-    def _begin_and_take(self, item: Draft | Message) -> None:
-        self.alone = [self.begin(item)]
+    def _begin_and_take(
+        self, item: Draft | Message, on_taken: Callable[[list[Item]], object] | None
+    ) -> None:
+        begun = [self.begin(item)]
         try:
-            self._take()
+            self.take(None if on_taken is None else partial(on_taken, begun))
         except Exception as error:
             if not store_away(error):
                 raise
+
+    async def wait(self, on_taken: Callable[[], object] | None = None) -> None:
+        """Wait until the turns before this one are over; `on_taken` is called in the visit to the
+        store that takes the turn."""
         if not self.is_taken:
-            self.alone = None
+            await self.app.queue.wait(self.session.id, self.number, partial(self._try, on_taken))
 
-    def _take(self) -> bool:
-        is_taken = self.take()
-        if is_taken:
-            self._on_taken()
-        self.is_taken = is_taken
-        return is_taken
-
-    async def wait(self) -> None:
-        """Wait until the turns before this one are over."""
-        if not self.is_taken:
-            await self.app.queue.wait(self.session.id, self.number, self._try)
-
-    async def _try(self) -> bool:
+    async def _try(self, on_taken: Callable[[], object] | None) -> bool:
         """Take the turn if that is possible now; False while the store is away."""
         try:
-            return await run_in_store(self.session, self._take)
+            return await run_in_store(self.session, partial(self.take, on_taken))
         except StoreError as error:
             if not error.passing or time.monotonic() > self._holds:
                 raise
@@ -346,6 +341,7 @@ class ActiveTurn(OpenTurn):
         counter: Counter | None = None,
         run: int | None = None,
         visibility: Visibility | None = None,
+        meta: Mapping[str, Any] | None = None,
         step: int = 0,
         ends: Status | None = None,
         then: Callable[[], object] | None = None,
@@ -353,13 +349,15 @@ class ActiveTurn(OpenTurn):
         """Append to the turn, and return the items when they are durable.
 
         The items are part of the run at the position `run`, and the report of its `step` is stored
-        with them. `ends` settles the turn with the last item. `then` is called in the same visit
-        to the store.
+        with them. `meta` holds facts about them. `ends` settles the turn with the last item. `then`
+        is called in the same visit to the store.
         """
         session = self.session if counter is None else self.session.counted_by(counter)
         options: dict[str, Any] = {"turn": self.number}
         if run is not None:
             options.update(run=run, visibility=visibility)
+        if meta:
+            options["meta"] = meta
         drafts = [session.draft(item, **options) for item in items]
         _, added = await self.flush(then or nothing, *drafts, step=step, ends=ends)
         if run is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import groupby
@@ -54,7 +54,7 @@ class OpenTurn:
         self.owner = owner or new_owner()
         self._opens = opens
         self.over = False
-        # Which attempt at the turn this is, known when the turn is worked on.
+        # Which attempt at the turn this is; None until the turn is taken.
         self.attempt = attempt
         # The positions of the item that began the turn, if it was begun here, and of the newest
         # item that was written here.
@@ -135,13 +135,19 @@ class OpenTurn:
         if self.over:
             raise TurnEnded(self.session.id, self.number)
 
-    def take(self) -> bool:
-        """Begin to work on a turn that waited; False while other turns come first."""
+    def take(self, then: Callable[[], object] | None = None) -> bool:
+        """Begin to work on a turn that waited, and call `then`; False while other turns come first.
+
+        If `then` fails, the turn can be taken again.
+        """
         store = self.session.store
         taken = store.take(self.session.id, self.owner, LEASE, number=self._begun())
-        if taken is not None:
-            self.attempt = taken.attempt
-        return taken is not None
+        if taken is None:
+            return False
+        if then is not None:
+            then()
+        self.attempt = taken.attempt
+        return True
 
     def items(self) -> list[Item]:
         """Return all items of the turn."""
