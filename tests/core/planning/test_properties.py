@@ -136,20 +136,21 @@ def test_only_what_may_not_be_dropped_is_left_in_a_window_over_budget(scene: Sce
 def test_a_required_slot_loses_nothing_unless_its_characters_have_a_ceiling(scene: Scene) -> None:
     window = scene.window()
     left = dict(by_slot(window))
-    called: set[str] = set()
+    capped_calls: dict[str, bool] = {}  # a result is trimmed with its call, in the slot of the call
     for report in window.report.slots:  # in window order
         options = scene.adds[report.index][2]
         capped = bool({"max_tokens", "max_ratio"} & options.keys())
-        firm = options.get("required") and not (capped and options["trim_behavior"] == "char")
+        capped = capped and options["trim_behavior"] == "char"
+        firm = options.get("required") and not capped
         sendable = False
         for message in scene.given(report.index):
             calls = {call.id for call in message.tool_calls}
-            called |= calls
+            capped_calls |= dict.fromkeys(calls, capped)
             result = message.tool_call_id
             if result is None and not (message.text or calls or message.attachments):
                 continue  # nothing to lose
-            if result is not None and result not in called:
-                continue  # an orphan
+            if result is not None and capped_calls.get(result, True):
+                continue  # an orphan, or trimmed with its call
             sendable = True
             if firm:
                 assert message in left[report.index]
