@@ -97,7 +97,7 @@ PAGES: Mapping[str, Page] = {
         "[Generators](../generators.md) explain.",
         (
             "muntin.App",
-            *_names("muntin.runtime", "Conversation Ctx"),
+            *_names("muntin.runtime", "Conversation Ctx SyncApp SyncConversation"),
             *_names("muntin", "Wake Source Recall Summary generator capability flow Action"),
             "muntin.runtime.read_plan",
             *_names("muntin.runtime.engine", "Engine Embedded EngineState"),

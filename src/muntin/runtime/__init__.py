@@ -1,7 +1,7 @@
 """The runtime: App, ctx, conversations, entities, generators, flows."""
 
-from muntin.runtime.app import App
-from muntin.runtime.conversation import Conversation
+from muntin.runtime.app import App, SyncApp
+from muntin.runtime.conversation import Conversation, SyncConversation
 from muntin.runtime.ctx import Ctx, Wake
 from muntin.runtime.flows import Action, flow
 from muntin.runtime.generators import capability, generator
@@ -18,6 +18,8 @@ __all__ = [
     "Recall",
     "Source",
     "Summary",
+    "SyncApp",
+    "SyncConversation",
     "Wake",
     "capability",
     "flow",

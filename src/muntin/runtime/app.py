@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, cast, overload
+from typing import Any, TypeVar, cast, overload
 
 from muntin import telemetry
 from muntin.agent.loop import MAX_STEPS
@@ -36,7 +36,7 @@ from muntin.errors import InvalidInput
 from muntin.providers.assets import Assets, DirectoryAssets, FileModel, WithAssets
 from muntin.providers.model import Model, Reply
 from muntin.providers.names import as_model
-from muntin.runtime.conversation import Conversation
+from muntin.runtime.conversation import Conversation, SyncConversation
 from muntin.runtime.embedding import Embeddings
 from muntin.runtime.engine import Engine, EngineState, Resumed, as_engine
 from muntin.runtime.engine.protocol import AT_ONCE
@@ -54,6 +54,7 @@ from muntin.runtime.run_rules import (
     SummaryLike,
 )
 from muntin.runtime.summaries import Summaries
+from muntin.runtime.sync import Facade, LoopThread, blocking, facing
 from muntin.runtime.turn_queue import TurnQueue
 from muntin.settings import defaults
 from muntin.timeline.history import Tokens, Turns
@@ -63,6 +64,8 @@ from muntin.timeline.receipts import AGE, BYTES, Bounds
 from muntin.timeline.session import Session
 from muntin.timeline.store import DEFAULT_URL, Store, as_store
 from muntin.timeline.timers import Timer
+
+T = TypeVar("T")
 
 # How long `close` waits for wakes that run.
 CLOSE_SECONDS = 30.0
@@ -131,6 +134,10 @@ class App:
         most = None if max_pending is None else check_count(max_pending, "max_pending")
         self._wakes = EntityRunner(self, as_engine(engine), most)
         telemetry.watch(self)
+
+    def sync(self) -> SyncApp:
+        """Return this app for code without an event loop: Flask, Django, scripts, notebooks."""
+        return SyncApp(self)
 
     async def __aenter__(self) -> App:
         self._wakes.engine.start()
@@ -452,6 +459,58 @@ class App:
         self.queue.check(entity)
         item = await self.send(entity, payload, type=type, sender=sender)
         return await self._wakes.answer(entity, item.turn)
+
+
+class SyncApp(Facade[App]):
+    """An app for code without an event loop: its methods wait for their results.
+
+    Made by `App.sync()`. The app runs on one event loop in a thread of its own, so any number of
+    threads may use it at once. `with` starts the engine and closes the app; without `with`, the
+    first call starts the thread, and `close` ends it. A process that forks its workers first uses
+    the app after the fork.
+    """
+
+    def __init__(self, app: App) -> None:
+        super().__init__(app, LoopThread())
+
+    def __enter__(self) -> SyncApp:
+        self.run(self.target.__aenter__())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def app(self) -> App:
+        """The app itself, to register entities and read sessions."""
+        return self.target
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run any coroutine on the app's loop, and return its result: `app.run(generate(…))`."""
+        return self.loop.run(coroutine)
+
+    def close(self, timeout: float = CLOSE_SECONDS) -> tuple[str, ...]:
+        """Do the same as `App.close`, and end the thread."""
+        try:
+            return self.run(self.target.close(timeout))
+        finally:
+            self.loop.stop()
+
+    conversation = facing(App.conversation, SyncConversation)
+    send = blocking(App.send)
+    signal = blocking(App.signal)
+    wake = blocking(App.wake)
+    ask = blocking(App.ask)
+    cancel = blocking(App.cancel)
+    timers = blocking(App.timers)
+    drop_timer = blocking(App.drop_timer)
+    resume = blocking(App.resume)
+    state = blocking(App.state)
 
 
 def _meta(**given: str | None) -> dict[str, Any]:

@@ -37,9 +37,11 @@ from muntin.runtime.ctx import Ctx
 from muntin.runtime.recorded_run import DeclareStep, RecordedRun
 from muntin.runtime.recovery import offering
 from muntin.runtime.run_rules import INHERIT, CallOptions
+from muntin.runtime.sync import Facade, blocking, iterating
 from muntin.runtime.turn import ActiveTurn, nothing
 from muntin.settings import check_settings, merge_settings
 from muntin.timeline.items import Item
+from muntin.timeline.session import Session
 
 if TYPE_CHECKING:
     from muntin.runtime.app import App
@@ -231,6 +233,23 @@ class Conversation:
             raise StrategyError(name, f"took longer than {error.seconds:g} s") from error
         except Exception as error:
             raise StrategyError(name, f"raised {type(error).__name__}: {error}") from error
+
+
+class SyncConversation(Facade[Conversation]):
+    """A conversation for code without an event loop; made by `SyncApp.conversation`."""
+
+    send = blocking(Conversation.send)
+    stream = iterating(Conversation.stream)
+
+    @property
+    def session(self) -> Session:
+        """The durable timeline of the conversation."""
+        return self.target.session
+
+    @property
+    def budget(self) -> Budget:
+        """How many tokens its windows may have."""
+        return self.target.budget
 
 
 def _takes_ctx(hook: Any) -> bool:
