@@ -7,7 +7,6 @@ here as they are sent (`wire`), each with the slot it comes from.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 from muntin.core.caching.frontier import Frontier, LazyFrontier
@@ -69,9 +68,11 @@ def place_breakpoints(
     if not caching.breakpoints:
         return frontier, ()
     ends = {id(message): place for place, message in enumerate(messages, 1)} if lowered else {}
+    user_places = user_breakpoints(messages)
     places = choose_breakpoints(
         messages,
         slots,
+        user_places,
         caching=caching,
         counter=counter,
         tools=tools,
@@ -80,7 +81,7 @@ def place_breakpoints(
         lowered=[ends[id(message)] for message in lowered if id(message) in ends],
     )
     frontier.breakpoints = tuple(places)
-    lives = ttls(places, messages, caching)
+    lives = ttls(places, messages, user_places, caching)
     breakpoints: dict[Breakpoint, None] = {}
     for place, ttl in zip(places, lives, strict=True):
         last = max(0, place - 1)
@@ -94,6 +95,7 @@ def place_breakpoints(
 def choose_breakpoints(
     messages: Sequence[Message],
     slots: Sequence[Slot],
+    user_places: Sequence[int],
     *,
     caching: Caching,
     counter: Counter,
@@ -102,7 +104,8 @@ def choose_breakpoints(
     settled: int,
     lowered: Sequence[int] = (),
 ) -> list[int]:
-    """Return after how many messages breakpoints stand, in order.
+    """Return after how many messages breakpoints stand, in order; `user_places` are those of the
+    user.
 
     No breakpoint stands behind the first `settled` messages, which stay, except at the end of all
     messages between the steps of a turn. If there are more candidates than the provider takes, the
@@ -110,7 +113,6 @@ def choose_breakpoints(
     of the turn before, where a read could not look back that far; the ends of what is `lowered`,
     where the next step down begins; the frontier; the last stable tier; earlier tiers.
     """
-    user_places = user_breakpoints(messages)
     on_tools = sum(any(schema.get(key) for key in USER_BREAKPOINTS) for schema in tools)
     available = caching.breakpoints - len(user_places) - on_tools
     if available <= 0 or not messages:
@@ -138,14 +140,17 @@ def choose_breakpoints(
 
 
 def ttls(
-    places: Sequence[int], messages: Sequence[Message], caching: Caching
+    places: Sequence[int],
+    messages: Sequence[Message],
+    user_places: Sequence[int],
+    caching: Caching,
 ) -> Iterator[str | None]:
     """Yield how long each breakpoint is to live: an hour if the rules say so, or if a breakpoint of
     the user's behind it lives an hour (longer ones stand first:
     https://platform.claude.com/docs/en/build-with-claude/prompt-caching)."""
     hours = [
         place
-        for place in user_breakpoints(messages)
+        for place in user_places
         if any("1h" in str(setting) for setting in _cache_settings(messages[place - 1]))
     ]
     for place in places:
@@ -198,12 +203,11 @@ def _conversation(messages: Sequence[Message], slots: Sequence[Slot]) -> int:
 def _tier_ends(slots: Sequence[Slot]) -> list[int]:
     """Return where each tier before the volatile one ends, the last first."""
     ends = []
-    place = 0
-    for tier, run in groupby(slots, key=lambda slot: slot.place.tier):
-        place += len(list(run))
-        if tier is not None and tier != VOLATILE:
+    for place in range(len(slots), 0, -1):
+        tier, is_last = slots[place - 1].place.tier, place == len(slots)
+        if tier not in (None, VOLATILE) and (is_last or slots[place].place.tier != tier):
             ends.append(place)
-    return ends[::-1]
+    return ends
 
 
 def _previous_breakpoint(

@@ -79,10 +79,18 @@ def is_sent_unchanged(messages: Sequence[Message], profile: Profile | None = Non
 
     The check is quick rather than complete: for a few such lists it returns False.
     """
-    if profile is not None and (profile.system_first or profile.user_first):
-        return False
+    system_first = profile is not None and profile.system_first
+    user_first = profile is not None and profile.user_first
+    has_opened = False
     waiting: tuple[ToolCall, ...] = ()
     for message in messages:
+        if message.role == "system":
+            if has_opened and system_first:
+                return False
+        elif not has_opened:
+            if user_first and message.role == "assistant":
+                return False
+            has_opened = True
         if waiting:
             if message.tool_call_id != waiting[0].id:
                 return False
@@ -91,7 +99,7 @@ def is_sent_unchanged(messages: Sequence[Message], profile: Profile | None = Non
             waiting = message.tool_calls
         elif not message.content and not message.attachments:
             return False
-    return not waiting
+    return not waiting and (has_opened or not system_first)
 
 
 def _messages_in_order(messages: Sequence[Message]) -> Iterator[SentMessage]:
