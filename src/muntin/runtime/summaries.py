@@ -23,7 +23,7 @@ from muntin.agent.loop import to_the_end
 from muntin.composer import Composer
 from muntin.core.checks import compact_json
 from muntin.core.message import Message, place_of
-from muntin.core.planning.compact import Forms
+from muntin.core.planning.compact import Compactor
 from muntin.core.planning.plan import Plan
 from muntin.core.planning.slot import SYSTEM, Recap
 from muntin.core.tags.xml import element
@@ -324,16 +324,16 @@ class _Job:
         """Return the messages to summarise, each with its place: as the window shows them; what has
         left it before, with its results as stubs."""
         names: dict[str, str] = {}  # by the nearest call before: ids may repeat
-        forms, most = Forms(self.composer.counter), int(room * _MESSAGE_RATIO)
+        compactor, most = Compactor(self.composer.counter), int(room * _MESSAGE_RATIO)
         lines: list[tuple[Place, Message]] = []
         left = [(at, message) for at, message in self._left(after) if message.role != "system"]
         shown = [(each.place, each.message) for each in self.coming.leaving]
         for number, (place, message) in enumerate((*left, *shown)):
             names.update((call.id, call.name) for call in message.tool_calls)
             if message.tool_call_id is not None and number < len(left):
-                message = forms.stub(message, names.get(message.tool_call_id, "result"))
+                message = compactor.stub(message, names.get(message.tool_call_id, "result"))
             if place > after and (text := _record_line(message, names)):
-                line = forms.result(Message("user", text), max(_LEAST_MESSAGE, most))
+                line = compactor.result(Message("user", text), max(_LEAST_MESSAGE, most))
                 lines.append((place, line))
         return lines
 
@@ -376,7 +376,11 @@ class _Job:
         answer = reply.text.strip()
         if not answer:
             raise MuntinError(f"the summary by {name!r} was empty")
-        return Forms(self.composer.counter).result(Message("user", answer), summary.max_tokens).text
+        return (
+            Compactor(self.composer.counter)
+            .result(Message("user", answer), summary.max_tokens)
+            .text
+        )
 
 
 def _record_line(message: Message, names: dict[str, str]) -> str:

@@ -13,13 +13,13 @@ from muntin import InvalidInput, Ladder, Message, Results, Slots, ToolCall, assi
 from muntin.core.counting.counter import Counter
 from muntin.core.cutting import is_boundary
 from muntin.core.parts import Attachment, Image
-from muntin.core.planning.compact import CUT, SHORT, STUB, Compactor, Forms
+from muntin.core.planning.compact import CUT, SHORT, STUB, Compactor
 from muntin.errors import InvalidType
 from tests.core.planning.scenes import TOKENIZERS
 
 
-def forms(loads: bool = False, tokenizer: Any = len) -> Forms:
-    return Forms(Counter.of(None, tokenizer=tokenizer), loads)
+def forms(loads: bool = False, tokenizer: Any = len) -> Compactor:
+    return Compactor(Counter.of(None, tokenizer=tokenizer), loads)
 
 
 def group(result: str, arguments: str = "{}", name: str = "look") -> tuple[Message, ...]:
@@ -33,7 +33,7 @@ def test_a_form_with_an_image_counts_by_the_model_it_is_sent_to() -> None:
     picture = Message("user", (Image("https://example.com/a.png", width=1_600, height=1_200),))
     for formula in ("openai-tiles", "openai-tiles-4o-mini", "openai-tiles"):
         counter = Counter("chars/4", image_formula=formula)
-        compactor = Compactor(Forms(counter), Results(), Ladder(), 6_000)
+        compactor = Compactor(counter, False, Results(), Ladder(), 6_000)
         assert compactor.form(CUT, (picture,)) == ((picture,), counter.message(picture))
 
 
@@ -85,7 +85,7 @@ def test_files_in_a_result_go_before_its_text() -> None:
     file = Attachment("id", "photo.png", 10, "image")
     message = Message("tool", "seen", tool_call_id="c1", attachments=(file,))
     counter = Counter.of(None, tokenizer=len, attachment_tokens={"image": 500})
-    shown = Forms(counter).result(message, 100)
+    shown = Compactor(counter).result(message, 100)
     assert shown.attachments == ()
     assert shown.text.startswith("seen\n[")
 
@@ -136,7 +136,7 @@ def test_arguments_nested_too_deeply_are_named_by_their_size() -> None:
 
 
 def test_calls_and_their_result_at_each_level() -> None:
-    compactor = Compactor(forms(), Results(), Ladder(), 4_000)
+    compactor = Compactor(Counter.of(None, tokenizer=len), False, Results(), Ladder(), 4_000)
     messages = group("r" * 3_000)
     sizes = [compactor.form(level, messages)[1] for level in (CUT, SHORT, STUB)]
     assert sizes == [1_006, 206, 36]
@@ -144,7 +144,7 @@ def test_calls_and_their_result_at_each_level() -> None:
 
 
 def test_a_text_of_more_than_half_a_window_is_cut_to_a_quarter_of_it() -> None:
-    compactor = Compactor(forms(), Results(), Ladder(), 1_000)
+    compactor = Compactor(Counter.of(None, tokenizer=len), False, Results(), Ladder(), 1_000)
     (half,), _ = compactor.form(CUT, (user("t" * 500),))
     (cut,), tokens = compactor.form(CUT, (user("t" * 501),))
     assert half.text == "t" * 500
@@ -154,7 +154,7 @@ def test_a_text_of_more_than_half_a_window_is_cut_to_a_quarter_of_it() -> None:
 
 
 def test_without_a_ladder_a_result_is_only_cut() -> None:
-    compactor = Compactor(forms(), Results(), None, 4_000)
+    compactor = Compactor(Counter.of(None, tokenizer=len), False, Results(), None, 4_000)
     assert compactor.deepest == CUT
     sizes = {compactor.form(level, group("r" * 3_000))[1] for level in (CUT, SHORT, STUB)}
     assert sizes == {1_006}
@@ -244,10 +244,10 @@ def test_a_form_fits_is_never_larger_and_cut_at_characters(
 def test_each_level_is_at_most_as_large_as_the_one_above(
     result: str, argument: str, short: int, tokenizer: str
 ) -> None:
-    made = forms(tokenizer=TOKENIZERS[tokenizer])
-    compactor = Compactor(made, Results(), Ladder(short_tokens=short), 1_200)
+    counter = Counter.of(None, tokenizer=TOKENIZERS[tokenizer])
+    compactor = Compactor(counter, False, Results(), Ladder(short_tokens=short), 1_200)
     messages = group(result, json.dumps({"text": argument}))
-    whole = sum(made.counter.message(message) for message in messages)
+    whole = sum(map(counter.message, messages))
     sizes = [whole, *(compactor.form(level, messages)[1] for level in (CUT, SHORT, STUB))]
     assert sizes == sorted(sizes, reverse=True)
 

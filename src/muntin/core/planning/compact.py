@@ -111,15 +111,69 @@ RESULTS = Results()
 LADDER = Ladder()
 
 
-@dataclass(slots=True)
-class Forms:
-    """The forms of messages for one counter.
+# Messages, and their tokens.
+Costed: TypeAlias = tuple[tuple[Message, ...], int]
 
-    `loads` says that the agent has the tool `load_result`, so that a line may name it.
+
+@dataclass(slots=True)
+class Compactor:
+    """Makes the compact forms of messages; `window` is what sizes are shares of.
+
+    `loads` says that the agent has the tool `load_result`, so that a line may name it. A result
+    that is cut has `largest_result` tokens; `deepest` is the most compact form of a group.
     """
 
     counter: Counter = field(compare=False)
     loads: bool = False
+    results: Results | None = None
+    ladder: Ladder | None = None
+    window: int = 0
+    largest_result: int = field(init=False)
+    deepest: int = field(init=False)
+    # All rules as one text: a key whose hash is made once.
+    _rules: str = field(default="", init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        results, ladder = self.results, self.ladder
+        self.largest_result = sys.maxsize if results is None else results.ceiling(self.window)
+        self.deepest = CUT if ladder is None else STUB if ladder.stubs else SHORT
+
+    def form(self, level: int, messages: tuple[Message, ...]) -> Costed:
+        """Return the messages of a unit at a level, and their tokens."""
+        if not self._rules:
+            self._rules = f"{self.results} {self.ladder} {self.window} {self.loads}"
+        key = (level, messages, self._rules)
+        cached: Costed | None = self.counter.forms.get(key)
+        if cached is None:
+            compacted = tuple(self._messages(level, messages))
+            cached = compacted, sum(map(self.counter.message, compacted))
+            size = sum([len(message.text) for message in (*messages, *compacted)])
+            self.counter.forms.put(key, cached, size)
+        return cached
+
+    def _messages(self, level: int, messages: tuple[Message, ...]) -> Iterator[Message]:
+        names = {call.id: call.name for message in messages for call in message.tool_calls}
+        keep = BOTH if self.results is None else self.results.keep
+        for message in messages:
+            called = message.tool_call_id
+            if called is None and message.tool_calls:
+                yield self.calls(message) if level == STUB else message
+            elif called is None:
+                yield self._text(message)
+            elif level == CUT or self.ladder is None:
+                yield self.result(message, self.largest_result, keep)
+            elif level == SHORT:
+                yield self.result(message, min(self.ladder.short_tokens, self.largest_result))
+            else:
+                yield self.stub(message, names.get(called, "result"))
+
+    def _text(self, message: Message) -> Message:
+        """Return a text that is larger than half of the window as its beginning and its end."""
+        if self.results is None or self.content_tokens(message) <= self.window // 2:
+            return message
+        if message.attachments or not isinstance(message.content, str):
+            return message
+        return self.result(message, max(LEAST, self.window // 4))
 
     def result(self, message: Message, most: int, keep: tuple[Keep, ...] = BOTH) -> Message:
         """Return a message with at most `most` tokens of content; unchanged if it is not longer, or
@@ -210,68 +264,3 @@ def _like(call: ToolCall, arguments: Any) -> str:
     if '": ' not in call.arguments:
         return compact_json(arguments)
     return json.dumps(arguments, ensure_ascii=False, sort_keys=True)
-
-
-# Messages, and their tokens.
-Costed: TypeAlias = tuple[tuple[Message, ...], int]
-
-
-@dataclass(slots=True)
-class Compactor:
-    """Makes the compact forms of one slot's messages; `window` is what its sizes are shares of.
-
-    A result that is cut has `largest_result` tokens; `deepest` is the most compact form of a group.
-    """
-
-    forms: Forms
-    results: Results | None
-    ladder: Ladder | None
-    window: int
-    largest_result: int = field(init=False)
-    deepest: int = field(init=False)
-    # All rules as one text: a key whose hash is made once.
-    _rules: str = field(default="", init=False, compare=False)
-
-    def __post_init__(self) -> None:
-        results, ladder = self.results, self.ladder
-        self.largest_result = sys.maxsize if results is None else results.ceiling(self.window)
-        self.deepest = CUT if ladder is None else STUB if ladder.stubs else SHORT
-
-    def form(self, level: int, messages: tuple[Message, ...]) -> Costed:
-        """Return the messages of a unit at a level, and their tokens."""
-        forms = self.forms
-        if not self._rules:
-            self._rules = f"{self.results} {self.ladder} {self.window} {forms.loads}"
-        key = (level, messages, self._rules)
-        cached: Costed | None = forms.counter.forms.get(key)
-        if cached is None:
-            compacted = tuple(self._messages(level, messages))
-            cached = compacted, sum(map(forms.counter.message, compacted))
-            size = sum([len(message.text) for message in (*messages, *compacted)])
-            forms.counter.forms.put(key, cached, size)
-        return cached
-
-    def _messages(self, level: int, messages: tuple[Message, ...]) -> Iterator[Message]:
-        names = {call.id: call.name for message in messages for call in message.tool_calls}
-        ladder, forms, largest = self.ladder, self.forms, self.largest_result
-        keep = BOTH if self.results is None else self.results.keep
-        for message in messages:
-            called = message.tool_call_id
-            if called is None and message.tool_calls:
-                yield forms.calls(message) if level == STUB else message
-            elif called is None:
-                yield self._text(message)
-            elif level == CUT or ladder is None:
-                yield forms.result(message, largest, keep)
-            elif level == SHORT:
-                yield forms.result(message, min(ladder.short_tokens, largest))
-            else:
-                yield forms.stub(message, names.get(called, "result"))
-
-    def _text(self, message: Message) -> Message:
-        """Return a text that is larger than half of the window as its beginning and its end."""
-        if self.results is None or self.forms.content_tokens(message) <= self.window // 2:
-            return message
-        if message.attachments or not isinstance(message.content, str):
-            return message
-        return self.forms.result(message, max(LEAST, self.window // 4))

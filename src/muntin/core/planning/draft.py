@@ -28,7 +28,7 @@ class SlotPlan:
     is what a text adds to its joined message beside its own tokens. `reason` is why anything of it
     is missing, unless it is over its ceiling or has moved. `order` is its place among the slots,
     the least protected first. `elsewhere` are results of calls in other slots, with their places in
-    this one. `after` is how far its conversation has moved now: for good, and in this turn.
+    this one.
     """
 
     slot: Slot
@@ -45,12 +45,16 @@ class SlotPlan:
     reason: str = OVER_BUDGET
     order: int = 0
     elsewhere: tuple[tuple[int, Message | None], ...] = ()
-    after: tuple[Levels, Levels] | None = None
 
     @property
     def is_head(self) -> bool:
         """Whether its conversation begins with it."""
         return self.conversation is not None and self.conversation.slots[0] is self.slot
+
+    @property
+    def ceiling(self) -> int:
+        """The most tokens that it may have."""
+        return maxsize if self.limits.cap is None else self.limits.cap
 
     @property
     def used(self) -> int:
@@ -60,15 +64,16 @@ class SlotPlan:
     @property
     def levels(self) -> Levels:
         """How far its conversation has moved."""
-        return NO_LEVELS if self.after is None else self.after[0].joined(self.after[1])
+        after = None if self.conversation is None else self.conversation.after
+        return NO_LEVELS if after is None else after[0].joined(after[1])
 
     @property
     def has_moved(self) -> bool:
         """Whether its conversation moved in this window."""
-        conversation = self.conversation
-        if conversation is None or not self.slot.is_stepped:
+        talk = self.conversation
+        if talk is None or not self.slot.is_stepped:
             return False
-        return self.after != (conversation.lasting, conversation.in_turn)
+        return talk.after != (talk.lasting, talk.in_turn)
 
     @property
     def is_cut(self) -> bool:
@@ -113,7 +118,8 @@ class Draft:
 
     `budget` is what ratios are shares of, `room` what the window is to fit. `parts` are its slots
     in window order; `ranked` are those that hold anything, the best protected first. `history`,
-    `input` and `run` are the parts of the main `conversation`. In a `fallback` floors are ignored;
+    `input` and `run` are the parts of the main `conversation`. If it `fits_whole`, nothing has to
+    give. In a `fallback` floors are ignored;
     with `has_least_run` a run needs only its newest calls. `begun` are the joined messages that
     have a part already.
     """
@@ -129,6 +135,7 @@ class Draft:
     history: SlotPlan | None = None
     input: SlotPlan | None = None
     run: SlotPlan | None = None
+    fits_whole: bool = False
     fallback: bool = False
     has_least_run: bool = False
     begun: set[Group] = field(default_factory=set)

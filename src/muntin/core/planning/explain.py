@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
+from typing import TypeAlias
 
+from muntin.core.message import Message
 from muntin.core.planning.compact import FULL
 from muntin.core.planning.draft import MOVED, OVER_CAP, SlotPlan
 from muntin.core.planning.levels import Form
@@ -17,27 +19,23 @@ from muntin.core.window import MessageOutcome
 _STAYS = ("kept", "trimmed", "short", "stubbed")
 
 
+# What became of a unit or of other messages of a slot, with their places and what is shown of them.
+_Fate: TypeAlias = tuple[Decision, Sequence[int], Sequence[Message | None]]
+
+
 def explain_messages(plans: Sequence[SlotPlan]) -> tuple[MessageOutcome, ...]:
     """Say what became of every message, slot by slot, in the order of the slot."""
-    fates: list[MessageOutcome] = []
+    outcomes: list[MessageOutcome] = []
     for plan in plans:
-        slot, reading = plan.slot, plan.reading
-        outcomes: list[MessageOutcome] = [
-            MessageOutcome(slot, index, 1, "kept" if message else "dropped", None, message)
-            for index, message in plan.elsewhere
-        ]
-        for unit, form in _by_unit(plan):
-            status, reason = _outcome(plan, unit, form)
-            for number, index in enumerate(unit.indices):
-                visible = None if form is None else form.messages[number]
-                outcomes.append(MessageOutcome(slot, index, 1, status, reason, visible))
-        for index, reason, _ in reading.left_out:
-            outcomes.append(
-                MessageOutcome(slot, index, 1, "empty" if reason == "empty" else "dropped", reason)
+        of_slot = [
+            MessageOutcome(
+                plan.slot, index, fate.count // len(indices), fate.status, fate.reason, visible
             )
-        outcomes += _unread(plan, outcomes)
-        fates += sorted(outcomes, key=lambda fate: fate.first)
-    return tuple(fates)
+            for fate, indices, messages in _fates(plan, {})
+            for index, visible in zip(indices, messages, strict=False)
+        ]
+        outcomes += sorted(of_slot, key=attrgetter("first"))
+    return tuple(outcomes)
 
 
 def explain_slots(plans: Sequence[SlotPlan], *, in_ranges: bool = False) -> tuple[SlotReport, ...]:
@@ -52,6 +50,38 @@ def explain_slots(plans: Sequence[SlotPlan], *, in_ranges: bool = False) -> tupl
         rows.append((together, [d for plan in together for d in _decisions(plan, ranks)]))
     joined = in_ranges and sum(len(decisions) for _, decisions in rows) > SHORT
     return tuple([_explain_slot(parts, decisions, joined) for parts, decisions in rows])
+
+
+def _fates(plan: SlotPlan, ranks: Mapping[int, int]) -> Iterator[_Fate]:
+    """Yield what became of everything in a slot."""
+    reading, offset = plan.reading, plan.offset
+    seen = set[int]()
+    for unit, form in _by_unit(plan):
+        indices, tokens = unit.indices, 0 if form is None else form.tokens
+        messages = (None,) * len(indices) if form is None else form.messages
+        decided, rank = _outcome(plan, unit, form), ranks.get(id(unit))
+        first, count = offset + indices[0], len(indices)
+        yield Decision(first, count, *decided, unit.tokens, tokens, rank), indices, messages
+        seen.update(indices)
+    for index, reason, tokens in reading.left_out:
+        status: Status = "empty" if reason == "empty" else "dropped"
+        tokens = 0 if reason == "empty" else tokens
+        yield Decision(offset + index, 1, status, reason, tokens), (index,), (None,)
+        seen.add(index)
+    for index, message in plan.elsewhere:  # counted with its call
+        status = "dropped" if message is None else "kept"
+        reason_of_call = plan.reason if message is None else None
+        yield Decision(offset + index, 1, status, reason_of_call), (index,), (message,)
+        seen.add(index)
+    if reading.beyond:
+        reason = MOVED if plan.slot.is_stepped and plan.levels.gone else "beyond_fit"
+        first, remaining, tokens = reading.unread.start, reading.beyond, _unread_tokens(plan)
+        for end in [*sorted(seen.intersection(reading.unread)), reading.unread.stop]:
+            if count := end - first:
+                share = tokens * count // remaining
+                yield Decision(offset + first, count, "dropped", reason, share), (first,), (None,)
+                remaining, tokens = remaining - count, tokens - share
+            first = end + 1
 
 
 def _by_unit(plan: SlotPlan) -> list[tuple[Unit, Form | None]]:
@@ -87,54 +117,16 @@ def _ranks(plans: Sequence[SlotPlan]) -> dict[int, int]:
     return ranks
 
 
-def _unread(plan: SlotPlan, fates: Sequence[MessageOutcome]) -> Iterable[MessageOutcome]:
-    """Yield the stretches of messages that were not read."""
-    unread = plan.reading.unread
-    if not plan.reading.beyond:
-        return
-    first, reason = unread.start, _beyond_reason(plan)
-    for end in [*sorted({fate.first for fate in fates if fate.first in unread}), unread.stop]:
-        if end > first:
-            yield MessageOutcome(plan.slot, first, end - first, "dropped", reason)
-        first = end + 1
-
-
-def _beyond_reason(plan: SlotPlan) -> str:
-    return MOVED if plan.slot.is_stepped and plan.levels.gone else "beyond_fit"
-
-
-def _decisions(plan: SlotPlan, ranks: dict[int, int]) -> list[Decision]:
-    reading, offset = plan.reading, plan.offset
-    decisions = []
+def _decisions(plan: SlotPlan, ranks: Mapping[int, int]) -> list[Decision]:
+    decisions = [decision for decision, _, _ in _fates(plan, ranks)]
     recap = plan.view.recap
     if recap is not None and recap.message in plan.view.notes:  # no message of the slot
-        tokens = reading.units[0].compactor.forms.counter.message(recap.message)
-        decisions.append(Decision(0, 0, "kept", "summary", tokens, tokens))
-    for unit, form in _by_unit(plan):
-        first, count = offset + unit.indices[0], len(unit.indices)
-        status, reason = _outcome(plan, unit, form)
-        tokens = 0 if form is None else form.tokens
-        rank = ranks.get(id(unit))
-        decisions.append(Decision(first, count, status, reason, unit.tokens, tokens, rank))
-    for index, reason, tokens in reading.left_out:
-        gone: Status = "empty" if reason == "empty" else "dropped"
-        requested = 0 if reason == "empty" else tokens
-        decisions.append(Decision(offset + index, 1, gone, reason, requested))
-    for index, message in plan.elsewhere:  # counted with its call
-        fate: Status = "kept" if message is not None else "dropped"
-        decisions.append(Decision(offset + index, 1, fate, None if message else plan.reason))
-    if reading.beyond:
-        seen = {index for unit in reading.units for index in unit.indices}
-        seen.update(index for index, _, _ in reading.left_out)
-        seen.update(index for index, _ in plan.elsewhere)
-        first = next((index for index in reading.unread if index not in seen), 0)
-        estimate, reason = _estimate(plan), _beyond_reason(plan)
-        decisions.append(Decision(offset + first, reading.beyond, "dropped", reason, estimate))
-    decisions.sort(key=attrgetter("first"))
-    return decisions
+        tokens = plan.reading.units[0].compactor.counter.message(recap.message)
+        decisions.insert(0, Decision(0, 0, "kept", "summary", tokens, tokens))
+    return sorted(decisions, key=attrgetter("first"))
 
 
-def _estimate(plan: SlotPlan) -> int:
+def _unread_tokens(plan: SlotPlan) -> int:
     """Return about how many tokens the unread messages have: as those that were read."""
     reading = plan.reading
     units = [unit for unit in reading.units if not unit.is_system] or reading.units

@@ -142,7 +142,8 @@ class ConversationDraft:
     reached for good, `in_turn` levels hold for this turn. `rooms` are the smallest rooms that the
     conversation had in its last turns. `input_tokens` is the size to which the input was cut in
     this turn. `missing` counts the calls, by name, that are gone from the turn that begins the
-    past. `is_lost` says that the message at the frontier was not found again.
+    past. `is_lost` says that the message at the frontier was not found again. `after` is how far it
+    has moved in this window: for good, and in this turn.
     """
 
     name: str
@@ -157,6 +158,7 @@ class ConversationDraft:
     missing: tuple[tuple[str, int], ...] = ()
     recap: Recap | None = None
     is_lost: bool = False
+    after: tuple[Levels, Levels] | None = None
 
     @property
     def low(self) -> float:

@@ -26,15 +26,15 @@ from dataclasses import replace
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message, role_of
 from muntin.core.planning.draft import Draft, SlotPlan
-from muntin.core.planning.levels import Levels, number_turns, show_whole
-from muntin.core.planning.limits import limits
+from muntin.core.planning.levels import NO_LEVELS, number_turns, show_whole
+from muntin.core.planning.limits import Limits, limits
 from muntin.core.planning.memory import ConversationDraft, ConversationState, find_conversations
 from muntin.core.planning.moving import tokens_beside
 from muntin.core.planning.plan import Declaration, Plan
 from muntin.core.planning.render import opens_with_user
 from muntin.core.planning.serving import serve
 from muntin.core.planning.slot import EXACT, TIERS, Group, Slot, in_full
-from muntin.core.planning.units import check_joined, is_blank, link, read_slot
+from muntin.core.planning.units import Reading, check_joined, is_blank, link, read_slot
 from muntin.core.profile import OMITTED
 from muntin.errors import NeedsConversation
 
@@ -56,11 +56,12 @@ def _plan(declared: Declaration) -> Plan:
     budget = max(0, declared.budget.remaining_input_tokens - tools - counter.answer)
     slots = _split_question(_in_window_order(declared.slots))
     conversations = find_conversations(slots, declared.before.starts if declared.before else ())
+    readings = _read(slots, conversations, counter, budget)
     room = budget
     for _ in range(_ROUNDS):
-        draft = _read(slots, conversations, declared, budget, room)
+        draft = _begin(readings, conversations, declared, budget, room)
         serve(draft)
-        joined = _close(draft)
+        joined = _close(draft, conversations)
         total = joined + sum([part.view.tokens for part in draft.ranked])
         lead = 0
         if profile is not None and profile.user_first and not opens_with_user(draft.parts):
@@ -150,54 +151,72 @@ def _split_question(slots: list[Slot]) -> list[Slot]:
 def _read(
     slots: Sequence[Slot],
     conversations: Sequence[ConversationDraft],
+    counter: Counter,
+    budget: int,
+) -> list[Reading]:
+    """Read what the window may need of every slot."""
+    begins = {
+        id(slot): max(0, conversation.lasting.gone - conversation.offset(slot))
+        for conversation in conversations
+        for slot in conversation.slots
+        if slot.is_stepped
+    }
+    readings = []
+    for slot in slots:
+        most = slot.size.max_tokens
+        limit = sys.maxsize
+        # A run is read whole: a line says which of its calls are not shown.
+        if slot.kind not in ("input", "run") and not slot.required:
+            pool = budget if slot.pool is None else slot.pool.tokens
+            limit = min(budget, pool, budget if most is None else most)
+            limit = max(limit, _limits(slot, budget).floor)
+        readings.append(read_slot(slot, limit, counter, budget, begins.get(id(slot), 0)))
+    link(readings, counter)
+    check_joined(readings, counter)
+    by_slot = {id(reading.slot): reading for reading in readings}
+    for conversation in conversations:
+        offset = turn = 0
+        for slot in conversation.slots:
+            turn = number_turns(by_slot[id(slot)].units, offset, turn)
+            offset += len(slot.messages)
+    return readings
+
+
+def _limits(slot: Slot, budget: int) -> Limits:
+    size = slot.size
+    return limits(budget, size.max_ratio, size.min_ratio, size.min_tokens, size.max_tokens)
+
+
+def _begin(
+    readings: Sequence[Reading],
+    conversations: Sequence[ConversationDraft],
     declared: Declaration,
     budget: int,
     room: int,
 ) -> Draft:
-    """Read what the window may need of every slot."""
-    counter, parts = declared.counter, list[SlotPlan]()
-    conversation_of = {
-        id(slot): conversation for conversation in conversations for slot in conversation.slots
-    }
+    """Begin a window of what was read."""
+    conversation_of = {id(slot): talk for talk in conversations for slot in talk.slots}
+    parts = list[SlotPlan]()
     offsets: dict[int, int] = {}  # parts of one declared slot stand one behind the other
-    for slot in slots:
-        size, conversation = slot.size, conversation_of.get(id(slot))
-        within = limits(budget, size.max_ratio, size.min_ratio, size.min_tokens, size.max_tokens)
-        limit, start = sys.maxsize, 0
-        # A run is read whole: a line says which of its calls are not shown.
-        if slot.kind not in ("input", "run") and not slot.required:
-            limit = budget if size.max_tokens is None else min(budget, size.max_tokens)
-            if slot.pool is not None:
-                limit = min(limit, slot.pool.tokens)
-            limit = max(limit, within.floor)
-        if conversation is not None and slot.is_stepped:
-            start = max(0, conversation.lasting.gone - conversation.offset(slot))
-        reading = read_slot(slot, limit, counter, budget, start)
+    for reading in readings:
+        slot = reading.slot
         offset = offsets.get(slot.index, 0)
         offsets[slot.index] = offset + len(slot.messages)
-        parts.append(SlotPlan(slot, reading, within, conversation, offset))
-    readings = [part.reading for part in parts]
-    link(readings, counter)
-    check_joined(readings, counter)
-    by_slot = {id(slot): part for slot, part in zip(slots, parts, strict=True)}
-    for conversation in conversations:
-        offset = turn = 0
-        for slot in conversation.slots:
-            turn = number_turns(by_slot[id(slot)].reading.units, offset, turn)
-            offset += len(slot.messages)
+        conversation = conversation_of.get(id(slot))
+        parts.append(SlotPlan(slot, reading, _limits(slot, budget), conversation, offset))
     _protect(parts)
     main = conversations[-1] if conversations else None
-    talk = {slot.kind: by_slot[id(slot)] for slot in main.slots} if main else {}
-    history, run = talk.get("list"), talk.get("run")
+    members = {part.slot.kind: part for part in parts if main and part.conversation is main}
+    run = members.get("run")
     draft = Draft(
         budget,
         room,
-        counter,
+        declared.counter,
         declared.recap,
         bool(declared.tools) or run is not None,
         parts,
         conversation=main,
-        history=history,
+        history=members.get("list"),
         input=next((part for part in reversed(parts) if part.slot.is_input), None),
         run=run,
     )
@@ -243,25 +262,23 @@ def _protection(draft: Draft, part: SlotPlan) -> tuple[int, int, int]:
 # The window, and what is remembered.
 
 
-def _close(draft: Draft) -> int:
+def _close(draft: Draft, conversations: Sequence[ConversationDraft]) -> int:
     """Complete the plans of the slots; return what joining texts adds to the sum of their parts."""
     input_part = draft.input
     if input_part is not None and input_part.reading.units and draft.used > draft.room:
         input_part.view = show_whole(input_part.reading.units)  # cutting it was in vain
     elsewhere = _results_elsewhere(draft.parts)
-    after: dict[int, tuple[Levels, Levels]] = {}
+    for conversation in conversations:
+        conversation.after = conversation.lasting, conversation.in_turn
     for part in draft.parts:
-        conversation, view = part.conversation, part.view
         part.elsewhere = tuple(elsewhere.get(id(part.slot), ()))
-        if conversation is not None:
-            lasting, in_turn = after.get(
-                id(conversation), (conversation.lasting, conversation.in_turn)
+        view = part.view
+        if part.conversation is not None and part.conversation.after is not None:
+            lasting, in_turn = part.conversation.after
+            part.conversation.after = (
+                lasting.joined(view.lasting or NO_LEVELS),
+                in_turn.joined(view.in_turn or NO_LEVELS),
             )
-            lasting = lasting if view.lasting is None else lasting.joined(view.lasting)
-            in_turn = in_turn if view.in_turn is None else in_turn.joined(view.in_turn)
-            after[id(conversation)] = lasting, in_turn
-    for part in draft.parts:
-        part.after = None if part.conversation is None else after[id(part.conversation)]
     return _joined_tokens(draft.parts, draft.counter)
 
 
@@ -304,8 +321,8 @@ def _remember(draft: Draft, conversation: ConversationDraft) -> ConversationStat
     members = [part for slot in conversation.slots for part in draft.parts if part.slot is slot]
     units = [unit for part in members for unit in part.reading.units]
     head = members[0]
-    assert head.after is not None
-    lasting, in_turn = head.after
+    assert conversation.after is not None
+    lasting, in_turn = conversation.after
     room, recap = None, conversation.recap
     if head.slot.kind == "list" and head.open_room is not None:
         room = head.open_room + tokens_beside(draft, head)

@@ -42,12 +42,6 @@ def render(plans: Sequence[SlotPlan]) -> Rendered:
 def opens_with_user(plans: Sequence[SlotPlan]) -> bool:
     """Say whether the first message that is not system text may come first: the user's, or a
     summary of the provider's."""
-    for plan in plans:
-        if plan.slot.place.group is not None and plan.slot.place.group.interleave:
-            break
-        for message in plan.messages():
-            if message.role != "system":
-                return may_come_first(message)
     messages = (message for messages, _, _ in _stretches(plans) for message in messages)
     first = next((message for message in messages if message.role != "system"), None)
     return first is None or may_come_first(first)

@@ -89,8 +89,8 @@ def _with_newest_cut(part: SlotPlan, levels: Levels, room: int) -> SlotView:
     ]
     if over <= 0 or not cuttable:
         return view
-    forms = view.forms[newest[0]].unit.compactor.forms
-    sizes = [forms.content_tokens(view.forms[p].messages[i]) for p, i in cuttable]
+    compactor = view.forms[newest[0]].unit.compactor
+    sizes = [compactor.content_tokens(view.forms[p].messages[i]) for p, i in cuttable]
     least = [min(size, LEAST) for size in sizes]
     shares = fair_shares(sum(sizes) - over, sizes, [1] * len(sizes), least)
     for (place, number), size, share in zip(cuttable, sizes, shares, strict=True):
@@ -99,8 +99,8 @@ def _with_newest_cut(part: SlotPlan, levels: Levels, room: int) -> SlotView:
         form = view.forms[place]
         messages = list(form.messages)
         whole = form.unit.messages[number]
-        messages[number] = forms.result(whole, share)
-        change = forms.content_tokens(messages[number]) - size
+        messages[number] = compactor.result(whole, share)
+        change = compactor.content_tokens(messages[number]) - size
         if change < 0:
             view.forms[place] = Form(form.unit, tuple(messages), form.tokens + change, "short")
             view.tokens += change

@@ -18,9 +18,6 @@ from muntin.core.planning.running import run_need, show_run
 from muntin.core.planning.shrink import least_input, marker_tokens, shrink, shrink_input
 from muntin.core.planning.slot import Group, Pool
 
-# About so many tokens may merge where two texts are joined.
-_SEAM = 8
-
 
 @dataclass(slots=True)
 class _FreeRoom:
@@ -45,8 +42,6 @@ class _FreeRoom:
 def serve(draft: Draft) -> None:
     """Give every slot its room. If room was set aside for a slot that did not use it, serve again
     without: needs only become smaller, so this ends."""
-    if _try_show_all(draft):
-        return
     parties = _parties(draft)
     _set_needs(draft)
     while True:
@@ -58,63 +53,13 @@ def serve(draft: Draft) -> None:
             part.need = part.used
 
 
-# Everything fits.
-
-
-def _try_show_all(draft: Draft) -> bool:
-    """Show everything, if everything fits and no conversation has moved."""
-    left = _FreeRoom(draft.room)
-    for part in draft.parts:
-        conversation, cap, size = part.conversation, part.limits.cap, part.reading.tokens
-        if conversation is not None and (
-            conversation.lasting != NO_LEVELS
-            or conversation.in_turn != NO_LEVELS
-            or conversation.input_tokens
-        ):
-            return False
-        if part.reading.beyond or (cap is not None and size > cap):
-            return False
-        left.take(part.slot.pool, size)
-    unused = left.window
-    _take_joining(draft, left)
-    if draft.room <= 0 or left.least < 0:
-        return False
-    better = 0  # what is less protected would give
-    for part in draft.ranked:
-        part.view = show_whole(part.reading.units)
-        part.room = unused + part.view.tokens
-        if part.slot.is_stepped:
-            part.open_room = draft.room - better
-        better += part.view.tokens
-    return True
-
-
-def _take_joining(draft: Draft, free: _FreeRoom) -> None:
-    """Take what joined messages add to the tokens of their parts: frames and separators. If
-    they just do not fit so, count them as they are: tokens may merge where parts meet."""
-    count, joined = draft.counter, dict[Group, list[SlotPlan]]()
-    for part in draft.parts:
-        group = part.slot.place.group
-        if group is not None and group.join is not None and part.reading.units:
-            joined.setdefault(group, []).append(part)
-    added = {}
-    for group, parts in joined.items():
-        added[group] = count.overhead + (len(parts) - 1) * count.text(group.join or "")
-        free.take(parts[0].slot.pool, added[group])
-    if -_SEAM * sum(map(len, joined.values())) <= free.least < 0:
-        for group, parts in joined.items():
-            texts = [part.reading.units[0].messages[0].text for part in parts]
-            whole = count.overhead + count.text((group.join or "").join(texts))
-            apart = added[group] + sum([part.reading.tokens for part in parts])
-            free.take(parts[0].slot.pool, whole - apart)
-
-
 # Needs.
 
 
 def _set_needs(draft: Draft) -> None:
     """Set aside what every slot needs. If the needs do not fit together, floors are ignored; if the
     rest does not fit either, a run needs only its newest calls."""
+    draft.fits_whole = _fits_whole(draft)
     for draft.fallback, draft.has_least_run in ((False, False), (True, False), (True, True)):
         if draft.fallback and not draft.has_least_run:
             _ignore_floors(draft)
@@ -128,6 +73,19 @@ def _set_needs(draft: Draft) -> None:
                 draft.begun.add(group)
         if free.least >= 0:
             return
+
+
+def _fits_whole(draft: Draft) -> bool:
+    """Say whether everything fits as it was shown before, with what is new."""
+    free = _FreeRoom(draft.room)
+    for part in draft.ranked:
+        ask, group = _ask(draft, part), part.slot.place.group
+        if ask > part.ceiling:
+            return False
+        free.take(part.slot.pool, ask + _joining(draft, part))
+        if group is not None:
+            draft.begun.add(group)
+    return free.least >= 0
 
 
 def _ignore_floors(draft: Draft) -> None:
@@ -147,7 +105,7 @@ def _need(draft: Draft, part: SlotPlan) -> int:
     if part.slot.is_input:
         return least_input(part.reading, draft.counter)
     if part is draft.run and part.conversation is not None:
-        return run_need(draft, part, part.conversation)
+        return 0 if draft.fits_whole else run_need(draft, part, part.conversation)
     protected = sum([unit.tokens for unit in part.reading.units if unit.is_protected])
     floor = 0 if draft.fallback else part.limits.floor
     return max(protected, fit(draft, part, floor).tokens if floor else 0)
@@ -194,11 +152,11 @@ def _serve_once(draft: Draft, parties: Sequence[Sequence[SlotPlan]]) -> None:
             free.take(part.slot.pool, -part.need)
         room = free.of(party[0].slot.pool)
         for part, (share, could) in zip(party, _divide_room(draft, party, room), strict=True):
-            group, ceiling = part.slot.place.group, part.limits.cap
+            group = part.slot.place.group
             beside = _joining(draft, part)
             share = -1 if group in broken else share - beside
             part.open_room = max(share, could)
-            part.room = share if ceiling is None else min(share, ceiling)
+            part.room = min(share, part.ceiling)
             part.view = fit(draft, part, part.room)
             if part.view.forms:
                 part.beside = beside
@@ -217,10 +175,9 @@ def _give_rest(draft: Draft, party: Sequence[SlotPlan], free: _FreeRoom) -> None
     for part in party:
         if part.view.forms or part.slot.is_stepped:
             continue
-        pool, ceiling = part.slot.pool, part.limits.cap
+        pool = part.slot.pool
         free.take(pool, -part.used)
-        room = free.of(pool)
-        part.room = room if ceiling is None else min(room, ceiling)
+        part.room = min(free.of(pool), part.ceiling)
         part.view = fit(draft, part, part.room)
         free.take(pool, part.used)
 
@@ -231,7 +188,7 @@ def _divide_room(draft: Draft, party: Sequence[SlotPlan], room: int) -> list[tup
     if len(party) == 1:
         return [(room, room)]
     room = max(0, room)
-    asks = [_ask(draft, part) for part in party]
+    asks = [min(_ask(draft, part), part.ceiling) for part in party]
     weights = [part.slot.size.max_tokens for part in party]
     heavy = [max(1, room) if most is None else most for most in weights]
     needs = [min(ask, part.need) for ask, part in zip(asks, party, strict=True)]
@@ -247,14 +204,14 @@ def _divide_room(draft: Draft, party: Sequence[SlotPlan], room: int) -> list[tup
 
 def _ask(draft: Draft, part: SlotPlan) -> int:
     """Return what a slot would show if nothing had to give."""
-    conversation, cap = part.conversation if part.is_head else None, part.limits.cap
+    conversation = part.conversation if part.is_head else None
     levels = (
         NO_LEVELS if conversation is None else conversation.lasting.joined(conversation.in_turn)
     )
     ask = tokens_at(part.reading.units, levels)
     if part.slot.trim.marker is not None and part.slot.is_stepped and levels.gone:
         ask += marker_tokens(part.slot, draft.counter)
-    return ask if cap is None else min(ask, cap)
+    return ask
 
 
 # How a slot uses its room.

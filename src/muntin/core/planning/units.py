@@ -14,7 +14,7 @@ from muntin.core.counting.counter import Counter
 from muntin.core.forms import joins_others
 from muntin.core.message import Message, MessageLike, has_refusal_or_audio, place_of, role_of
 from muntin.core.parts import Part, Reasoning, Text
-from muntin.core.planning.compact import FULL, GONE, LEAST, SHORT, STUB, Compactor, Costed, Forms
+from muntin.core.planning.compact import FULL, GONE, LEAST, SHORT, STUB, Compactor, Costed
 from muntin.core.planning.slot import Slot
 from muntin.errors import InvalidInput, MuntinError, NeedsConversation, TokenizerError
 
@@ -127,7 +127,7 @@ def read_slot(
     the system messages that open a list are read first: they stay longest.
     """
     trim = slot.trim
-    compactor = Compactor(Forms(counter, trim.recovery), trim.results, trim.ladder, window)
+    compactor = Compactor(counter, trim.recovery, trim.results, trim.ladder, window)
     try:
         if slot.kind == "text" and slot.messages:  # one message, and it is not empty
             message = cast("Message", slot.messages[0])
