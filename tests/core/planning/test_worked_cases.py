@@ -610,6 +610,12 @@ def test_slots_that_share_share_their_pool() -> None:
     assert pooled(1_000, *adds) == {"a": 50, "b": 50}
 
 
+def test_a_slot_outside_of_a_pool_brings_no_room_to_those_it_shares_with() -> None:
+    both = Group("both", share=True)
+    adds = [slot(name, [user(name * 10)] * 9, group=both) for name in "Ab"]
+    assert pooled(1_000, *adds, tokens=40) == {"A": 90, "b": 40}
+
+
 def test_an_input_in_a_pool_is_cut_to_it() -> None:
     adds = [slot("a", [user("a" * 10)] * 9), slot("input", "i" * 400)]
     assert pooled(1_000, *adds, tokens=300) == {"a": 0, "input": 300}

@@ -123,16 +123,16 @@ def _joining(draft: Draft, part: SlotPlan) -> int:
 
 
 def _parties(draft: Draft) -> list[list[SlotPlan]]:
-    """Return the slots in the order they are served; slots that share are one party."""
+    """Return the slots in the order they are served; slots that share one pool are one party."""
     parties: list[list[SlotPlan]] = []
-    sharing: dict[Group, list[SlotPlan]] = {}
+    sharing: dict[tuple[Group, Pool | None], list[SlotPlan]] = {}
     for part in draft.ranked:
-        group = part.slot.place.group
+        group, pool = part.slot.place.group, part.slot.pool
         if group is not None and group.share:
-            if group in sharing:
-                sharing[group].append(part)
+            if (group, pool) in sharing:
+                sharing[group, pool].append(part)
                 continue
-            sharing[group] = party = [part]
+            sharing[group, pool] = party = [part]
             parties.append(party)
         else:
             parties.append([part])
