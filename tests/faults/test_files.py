@@ -13,47 +13,43 @@ from pathlib import Path
 
 import pytest
 
-from muntin import App, user
+from muntin import App
 from muntin.errors import StoreError
 from muntin.runtime.ctx import Ctx, Wake
 from muntin.testing import ScriptedModel
-from muntin.timeline.items import Draft, draft_of
 from muntin.timeline.store import open_store
 from muntin.timeline.store.sql import Store
 from tests.faults.checks import check_entity
 from tests.faults.conftest import times
-
-
-def asks(text: str) -> list[Draft]:
-    return [draft_of(user(text), opens="turn", ends="completed")]
+from tests.words import asks
 
 
 def test_a_file_deleted_under_a_process_is_noticed_at_the_next_write(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     with open_store(f"sqlite:///{path}") as store:
-        store.append("s", asks("one"))
+        store.append("s", [asks("one")])
         for each in tmp_path.iterdir():
             each.unlink()
         for _ in range(2):
             with pytest.raises(StoreError, match="was deleted or moved under this process"):
-                store.append("s", asks("two"))
+                store.append("s", [asks("two")])
         assert not path.exists()
 
 
 def test_a_file_that_is_brought_back_is_the_store_again(tmp_path: Path) -> None:
     path, copy = tmp_path / "s.db", tmp_path / "copy.db"
     with open_store(f"sqlite:///{path}") as store:
-        store.append("s", asks("one"))
+        store.append("s", [asks("one")])
         store.close()
         shutil.copy(path, copy)
-        store.append("s", asks("lost"))
+        store.append("s", [asks("lost")])
         store.close()
         for each in tmp_path.glob("s.db*"):
             each.unlink()
         with pytest.raises(StoreError):
-            store.append("s", asks("refused"))
+            store.append("s", [asks("refused")])
         copy.rename(path)
-        store.append("s", asks("two"))
+        store.append("s", [asks("two")])
         assert [item.content for item in store.read("s")] == ["one", "two"]
 
 
@@ -110,11 +106,11 @@ def test_a_fork_with_transactions_under_way_neither_hangs_nor_refuses_the_child(
     written = [0] * threads
 
     with Store(url) as store:
-        store.append("s", asks("first"))
+        store.append("s", [asks("first")])
 
         def write(number: int) -> None:
             while not over.is_set():
-                store.append(f"thread {number}", asks(str(written[number])))
+                store.append(f"thread {number}", [asks(str(written[number]))])
                 written[number] += 1
 
         writers = [threading.Thread(target=write, args=(number,)) for number in range(threads)]
@@ -141,4 +137,4 @@ def test_a_fork_with_transactions_under_way_neither_hangs_nor_refuses_the_child(
 
 def _append(store: Store, session: str) -> None:
     for number in range(3):
-        store.append(session, asks(str(number)))
+        store.append(session, [asks(str(number))])

@@ -16,6 +16,7 @@ from muntin.providers.model import Reply, Usage
 from muntin.testing import ScriptedModel
 from muntin.timeline.store import Store, open_store
 from tests.inspector.conftest import apart, inspecting, picture, until
+from tests.words import read_file
 
 NAME = "anthropic/claude-sonnet-4-5"
 SESSION = "agent/long"
@@ -30,11 +31,6 @@ class Billed(ScriptedModel):
         read = 0 if len(self.windows) > 30 or prefix is None else prefix.tokens
         usage = Usage(window.tokens, 10, cache_read=read)
         return Reply(reply.message, usage=usage, finish_reason=reply.finish_reason)
-
-
-def read_file(path: str) -> str:
-    """Read a file."""
-    return f"{path}: " + "".join(f"line {n} of the file {path}.\n" for n in range(30))
 
 
 async def live(url: str) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from muntin import Message, Slots, Window
 from muntin.core.message import Role
+from tests.words import texts as texts
 
 ROLES: tuple[Role, ...] = ("user", "assistant", "system")
 Add = tuple[str, Any, dict[str, Any]]
@@ -22,10 +23,6 @@ def compose(budget: int, *adds: Add, **options: Any) -> Window:
     for name, content, rules in adds:
         slots.add(name, content, **rules)
     return slots.render()
-
-
-def texts(window: Window) -> list[str]:
-    return [message.text for message in window.messages]
 
 
 @st.composite

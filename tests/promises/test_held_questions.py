@@ -14,11 +14,11 @@ from muntin import App, Ladder, Message, Slots, Stepped, ToolCall, Window, assis
 from muntin.core.caching.frontier import Frontier
 from muntin.testing import ScriptedModel
 from muntin.timeline import past
-from muntin.timeline.receipts import plan_of
 from muntin.wire import anthropic, chat
 from tests.interfaces import DURABLE
 from tests.products import THREE, sample
 from tests.wired import WIRED
+from tests.words import has_moved
 
 WIRES: dict[str, Callable[..., dict[str, Any]]] = {
     "anthropic/claude-sonnet-4-6": anthropic.encode,
@@ -94,11 +94,6 @@ def strip(messages: Any) -> Any:
     if isinstance(messages, dict):
         return {key: strip(each) for key, each in messages.items() if key != "cache_control"}
     return [strip(each) for each in messages] if isinstance(messages, list) else messages
-
-
-def has_moved(window: Window) -> bool:
-    """Say whether a conversation moved in this window."""
-    return any(plan.has_moved for plan in plan_of(window).slots)
 
 
 def turn_of(call: int) -> int:

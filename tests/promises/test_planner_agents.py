@@ -38,12 +38,9 @@ from muntin.testing import ScriptedModel
 from tests.interfaces import INTERFACES, SYSTEM, Interface
 from tests.products import MODELS, sample
 from tests.runtime.conftest import run, texts
+from tests.words import scripted
 
 every_name = pytest.mark.parametrize("name", MODELS)
-
-
-def scripted(reply: Callable[[Window], Any], name: str | None) -> ScriptedModel:
-    return ScriptedModel(reply) if name is None else ScriptedModel(reply, name=name)
 
 
 class Agent:

@@ -73,10 +73,6 @@ def statuses(window: Window, name: str) -> list[str]:
     return [decision.status for decision in window.report[name].decisions]
 
 
-def texts_of(messages: Sequence[Message]) -> list[str]:
-    return [message.text for message in messages]
-
-
 def calls_shown(window: Window) -> list[str]:
     return [call.id for message in window.messages for call in message.tool_calls]
 
@@ -464,7 +460,7 @@ def test_the_newest_turn_is_in_every_window_of_a_plain_chat(share, profile) -> N
 
     for turn, window in enumerate(talk(24, 4_000, declare, profile, size)):
         newest = [*chat(turn, size)[-2:], question(turn, size)]
-        assert texts(window)[-len(newest) :] == texts_of(newest), turn
+        assert texts(window)[-len(newest) :] == texts(newest), turn
 
 
 @every_profile
@@ -489,7 +485,7 @@ def test_a_long_answer_shows_its_ends_beside_the_turns_before_it(profile) -> Non
         8_000, slot("history", history), slot("input", Input("shorter, please")), profile=profile
     )
     shown = texts(window)
-    assert shown[:21] == texts_of(history[:21])
+    assert shown[:21] == texts(history[:21])
     assert shown[21].startswith("BEGIN ")
     assert shown[21].endswith(" END")
     assert len(shown[21]) <= 2_000
@@ -604,7 +600,7 @@ def test_an_agent_sees_every_call_of_its_run_and_the_newest_results_whole(profil
             assert previous.tokens <= 6_000
             shown = calls_shown(previous)
             assert shown[len(shown) - count :] == [f"c{first + n}" for n in range(count)]
-            assert texts(previous)[-len(run[-6:]) :] == texts_of(run[-6:]) or not run
+            assert texts(previous)[-len(run[-6:]) :] == texts(run[-6:]) or not run
         history += [question(turn), *run, answer(turn)]
 
 

@@ -20,13 +20,10 @@ from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
 from tests.products import MODELS
 from tests.runtime.conftest import run, texts
+from tests.words import scripted
 
 # A model without a name, two whose caching is priced, and one whose caching is not.
 every_name = pytest.mark.parametrize("name", MODELS)
-
-
-def scripted(reply: Callable[[Window], Any], name: str | None) -> ScriptedModel:
-    return ScriptedModel(reply) if name is None else ScriptedModel(reply, name=name)
 
 
 def question(turn: int, size: int = 60) -> str:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from muntin import App, Message, Session, Slots, ToolCall, Window, assistant, tool, user
 from muntin.core.caching.wire_order import arrange
-from muntin.runtime.recovery import recovery_tools
+from muntin.runtime.recovery import Reader
 from muntin.testing import ScriptedModel
 from muntin.timeline.store.memory import MemoryStore
 from tests.interfaces import DURABLE
@@ -140,5 +140,5 @@ def test_a_call_left_without_a_result_takes_none_of_a_later_one(keep: Any) -> No
 def test_of_several_results_with_one_id_the_newest_is_loaded() -> None:
     session = Session("s", store=MemoryStore())
     session.append(user("1"), calling(1), tool("x", "old"), calling(2), tool("x", "new"))
-    load: Any = recovery_tools(session)[3]
+    load: Any = Reader(session).tools[3]
     assert run(load("x")) == "new"

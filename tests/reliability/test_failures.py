@@ -12,17 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from muntin.core.message import user
 from muntin.errors import StoreError
-from muntin.timeline.items import Draft, Item, draft_of
+from muntin.timeline.items import Item
 from muntin.timeline.store import Store, open_store
 from muntin.timeline.store.sql import database
+from tests.words import asks
 
 PAGE = 4096
-
-
-def asks(text: str) -> Draft:
-    return draft_of(user(text), opens="turn", ends="completed")
 
 
 def address(file: Path) -> str:

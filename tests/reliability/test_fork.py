@@ -4,15 +4,10 @@ import os
 import signal
 from collections.abc import Callable
 
-from muntin.core.message import user
-from muntin.timeline.items import Draft, draft_of
 from muntin.timeline.store import Store
+from tests.words import asks
 
 APPENDS = 50
-
-
-def asks(text: str) -> Draft:
-    return draft_of(user(text), opens="turn", ends="completed")
 
 
 def fork(work: Callable[[], None]) -> int:

@@ -11,11 +11,11 @@ import pytest
 
 from muntin.core.message import user
 from muntin.errors import InvalidInput, StoreError
-from muntin.timeline.items import Draft, draft_of
 from muntin.timeline.session import Session
 from muntin.timeline.store import open_store
 from muntin.timeline.store.sql import Store
 from tests.reliability.server import GUARDED, PASSWORD, SUPERUSER, Server
+from tests.words import asks
 
 SECRET = "wr0ng-s3cret"
 
@@ -28,10 +28,6 @@ def server(own_server: Server) -> Server:
 @pytest.fixture
 def address(server: Server, database: str) -> str:
     return server.url(database)
-
-
-def asks(text: str) -> Draft:
-    return draft_of(user(text), opens="turn", ends="completed")
 
 
 def test_a_server_that_goes_away_is_an_error_and_its_return_is_noticed(server, address):

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from muntin import Message, Window
+from muntin import Window
 from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
 from muntin.runtime.engine import Embedded
@@ -18,6 +18,7 @@ from muntin.timeline.items import Item
 from muntin.timeline.store.memory import MemoryStore
 from tests.timeline.conftest import store, store_url  # noqa: F401
 from tests.words import call as call
+from tests.words import texts as texts
 from tests.workers import Start, workers
 
 T = TypeVar("T")
@@ -32,11 +33,6 @@ def run(work: Awaitable[T], within: float = 30) -> T:
             return await work
 
     return asyncio.run(limited())
-
-
-def texts(messages: Window | Sequence[Message]) -> list[str]:
-    found = messages.messages if isinstance(messages, Window) else messages
-    return [message.text for message in found]
 
 
 def said(items: Sequence[Item]) -> list[str]:

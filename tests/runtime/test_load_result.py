@@ -12,13 +12,13 @@ from muntin import App, Message, ToolCall, Window, assistant, tool, user
 from muntin.agent.tools import call_tool
 from muntin.core.counting.counter import Counter
 from muntin.runtime import Ctx
-from muntin.runtime.recovery import MOST_CHARACTERS, recovery_tools
+from muntin.runtime.recovery import MOST_CHARACTERS, Reader
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import Item
 
 
 def load(app: App, session: str, call_id: str, *span: int, projection: Any = None) -> str:
-    made = recovery_tools(app.session(session), projection)[-1]
+    made = Reader(app.session(session), projection).tools[-1]
     given = dict(zip(("call_id", "start", "end"), (call_id, *span), strict=False))
     call = ToolCall("x", "load_result", json.dumps(given))
     return asyncio.run(call_tool(made, call, Counter(len)))

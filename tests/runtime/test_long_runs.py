@@ -18,10 +18,10 @@ import pytest
 from muntin import App, InvalidInput, ToolCall, Window
 from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
-from muntin.timeline.receipts import plan_of
 from muntin.wire import anthropic, chat
 from tests.paths import ROOT
 from tests.products import sample
+from tests.words import has_moved, read_file
 
 BUDGET = 6_000
 # So small that the oldest calls of a run leave.
@@ -32,11 +32,6 @@ WIRES: dict[str, Callable[..., dict[str, Any]]] = {
     "openai/gpt-5": chat.encode,
 }
 RANK = {"full": 0, "short": 1, "stub": 2}
-
-
-def read_file(path: str) -> str:
-    """Read a file."""
-    return f"{path}: " + "".join(f"line {n} of the file {path}.\n" for n in range(30))
 
 
 class Worker:
@@ -70,10 +65,6 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, list) else value
 
 
-def moved(window: Window) -> bool:
-    return any(plan.has_moved for plan in plan_of(window).slots)
-
-
 def levels(window: Window) -> dict[str, int]:
     """Return the level of each call in view."""
     found = {}
@@ -93,7 +84,7 @@ def check(windows: list[Window], encode: Callable[..., dict[str, Any]]) -> int:
     before: list[str] = []
     for window in windows:
         now = pieces(window, encode)
-        if moved(window):
+        if has_moved(window):
             steps += 1
         else:
             assert now[: len(before)] == before
@@ -301,7 +292,7 @@ def test_after_a_kill_a_conversation_goes_on_behind_the_same_bytes(level, lastin
     asyncio.run(run())
     (window,) = worker.model.windows
     after = pieces(window, anthropic.encode)
-    assert moved(window) or after[: len(before)] == before
+    assert has_moved(window) or after[: len(before)] == before
     assert "Please continue." in after[-1]
     assert f"call_{at}" in "".join(after)
     assert not window.over_budget

@@ -31,6 +31,7 @@ from tests.interfaces import DURABLE
 from tests.products import THREE, sample
 from tests.wire.test_shared import MODELS, check, size
 from tests.wire.windows import encode
+from tests.words import texts
 
 CLAUDE = "anthropic/claude-sonnet-4-5"
 RULES = "Answer in one short sentence, and be kind. " * 150
@@ -87,10 +88,6 @@ def marked(window: Window) -> list[str]:
     found = [*request.get("system", ())]
     found += [block for message in request["messages"] for block in message["content"]]
     return [str(block.get("text")) for block in found if "cache_control" in block]
-
-
-def texts(window: Window) -> list[str]:
-    return [message.text for message in window.messages]
 
 
 def ask(made: Any, turns: int = 3, *, name: str = CLAUDE) -> list[Window]:

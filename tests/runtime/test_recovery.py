@@ -13,7 +13,7 @@ from muntin.agent.tools import call_tool, tool_name, tool_schema
 from muntin.core.counting.counter import Counter
 from muntin.runtime.app import App
 from muntin.runtime.ctx import Ctx
-from muntin.runtime.recovery import MOST_CHARACTERS, recovery_tools
+from muntin.runtime.recovery import MOST_CHARACTERS, Reader
 from muntin.runtime.sources import Source
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import Draft, draft_of
@@ -31,7 +31,7 @@ def hints(window: Window) -> list[tuple[str, list[Any]]]:
 
 def follow(app: App, entity: str, name: str, arguments: list[Any]) -> str:
     """Call one of the three tools as a model would."""
-    made = {tool_name(each): each for each in recovery_tools(app.session(entity))}[name]
+    made = {tool_name(each): each for each in Reader(app.session(entity)).tools}[name]
     function = tool_schema(made)["function"]
     given = dict(zip(function["parameters"]["properties"], arguments, strict=True))
     return run(call_tool(made, ToolCall("c1", name, json.dumps(given)), Counter(len)))

@@ -29,6 +29,7 @@ from muntin.runtime.summaries import HOURLY, State
 from muntin.testing import ScriptedModel
 from muntin.timeline.store import open_store
 from muntin.wire import anthropic, chat
+from tests.interfaces import Whole
 from tests.products import sample
 from tests.workers import Start
 
@@ -88,11 +89,6 @@ class Rendering:
         ctx.slots.add("history", ctx.history.recent(500))
         ctx.slots.add("input", ctx.message)
         return ctx.slots.render()
-
-
-class Whole:
-    async def on_context_build(self, ctx: Ctx) -> None:
-        ctx.slots.add("timeline", ctx.timeline_messages())
 
 
 async def by_strategy(app: App, day: int) -> None:

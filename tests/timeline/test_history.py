@@ -19,13 +19,10 @@ from muntin import (
     tool,
     user,
 )
+from tests.words import texts
 
 FIVE = [user("1"), assistant("2"), user("3"), assistant("4"), user("5")]
 CALL = assistant("", tool_calls=[ToolCall("c1", "f", "{}")])
-
-
-def texts(messages):
-    return [message.text for message in messages]
 
 
 def test_last_user_and_last_assistant_are_the_newest_of_their_role():

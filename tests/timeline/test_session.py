@@ -13,15 +13,12 @@ from muntin.timeline.session import Session
 from muntin.timeline.store import open_store
 from muntin.timeline.store.memory import MemoryStore
 from tests.timeline.words import Words
+from tests.words import texts
 
 
 @pytest.fixture
 def session(store):
     return Session("s", store=store, tokenizer=Words())
-
-
-def texts(messages):
-    return [message.text for message in messages]
 
 
 def shown(session, limit=None):

@@ -39,20 +39,6 @@ SEARCH_TOKENS = 1_500
 KEPT_TURNS = 100
 
 
-def recovery_tools(
-    session: Session,
-    projection: Projection | None = None,
-    sources: Callable[[], Sources | None] = lambda: None,
-    turn: int | None = None,
-) -> tuple[ToolLike, ...]:
-    """Return the tools that read cut parts, as the projection in force shows them.
-
-    `sources` returns the sources of the window. `turn` is the current turn: its items can be read
-    even if they stay out of the history.
-    """
-    return Reader(session, projection, sources, turn).tools
-
-
 def offering(
     composer: Composer, tools: Sequence[ToolLike], recovery: Sequence[ToolLike]
 ) -> tuple[Composer, Tools]:
@@ -72,13 +58,18 @@ def offering(
 
 
 class Reader:
-    """Reads the durable originals of one session; a result in pieces of at most `most` tokens."""
+    """Reads the durable originals of one session, as the projection in force shows them; a result
+    in pieces of at most `most` tokens.
+
+    `sources` returns the sources of the window. `turn` is the current turn: its items can be read
+    even if they stay out of the history.
+    """
 
     def __init__(
         self,
         session: Session,
-        projection: Projection | None,
-        sources: Callable[[], Sources | None],
+        projection: Projection | None = None,
+        sources: Callable[[], Sources | None] = lambda: None,
         turn: int | None = None,
     ) -> None:
         self.most: int | None = None

@@ -7,11 +7,8 @@ the monotonic clock began. A store on a server uses the server's clock instead.
 from __future__ import annotations
 
 import time
-from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
-
-from muntin.timeline.items import EPOCH
 
 
 def monotonic_micros() -> int:
@@ -31,12 +28,3 @@ def boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
         return ""
-
-
-# The anchor of this process, for a store that no other process has.
-_ANCHOR = new_anchor()
-
-
-def machine_now() -> datetime:
-    """Return the time by this process's anchor."""
-    return EPOCH + timedelta(microseconds=_ANCHOR + monotonic_micros())

@@ -166,18 +166,6 @@ def lasting(items: Sequence[Item], last: int) -> list[Item]:
     return [item for item in items if not item.transient or item.turn > last]
 
 
-def top_level(items: Iterable[Item]) -> list[Item]:
-    """Return the items that are not part of a run, each run with its items.
-
-    A run inside of a run is part of the outer one.
-    """
-    heads, parts = _grouped(items)
-    return [
-        _with_items(item, parts[item.position]) if item.position in parts else item
-        for item in heads
-    ]
-
-
 def _grouped(items: Iterable[Item]) -> tuple[list[Item], Mapping[int, Sequence[Item]]]:
     """Return the items that are not part of a run, and the items of each run by its position."""
     runs: dict[int, Item] = {}

@@ -26,6 +26,7 @@ from muntin import (
     user,
 )
 from muntin.core.planning import Pool
+from tests.words import texts
 
 Add = tuple[str, Any, dict[str, Any]]
 
@@ -39,10 +40,6 @@ def compose(budget: int | Budget, *adds: Add, **options: Any) -> Window:
     for name, content, rules in adds:
         slots.add(name, content, **rules)
     return slots.render()
-
-
-def texts(window: Window) -> list[str]:
-    return [message.text for message in window.messages]
 
 
 Q = [

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from muntin import App, generator
 from muntin.testing import ScriptedModel
 from tests.runtime.conftest import run
 
@@ -28,3 +29,14 @@ def shown(made, input=None, **given) -> list[tuple[str, str]]:
 def lookup(key: str) -> str:
     """Look something up."""
     return f"found {key}"
+
+
+def talked(app: App, turns: int = 5, session: str = "s") -> None:
+    """Have a generator talk for some turns."""
+
+    async def talk() -> None:
+        chat = generator(name="chat", model=echo(), user=lambda i: i)
+        for number in range(1, turns + 1):
+            await chat.run(f"q{number}", app=app, session=session)
+
+    run(talk())

@@ -27,18 +27,9 @@ from muntin.runtime.turn import ActiveTurn
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import Draft, draft_of
 from tests.runtime.conftest import call, memory, run, said, statuses, texts
-from tests.runtime.generators.conftest import Ask, echo, lookup, shown
+from tests.runtime.generators.conftest import Ask, echo, lookup, shown, talked
 
 rules = context(id="rules", system="Be brief & kind.", priority=100, tools=[lookup])
-
-
-def talked(app: App, turns: int = 5, session: str = "s") -> None:
-    async def talk():
-        chat = generator(name="chat", model=echo(), user=lambda i: i)
-        for number in range(1, turns + 1):
-            await chat.run(f"q{number}", app=app, session=session)
-
-    run(talk())
 
 
 # On its own, and in a turn.

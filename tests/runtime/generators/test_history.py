@@ -6,20 +6,11 @@ import asyncio
 
 import pytest
 
-from muntin import App, Tokens, Turns, generator, user
+from muntin import Tokens, Turns, generator, user
 from muntin.errors import InvalidType
 from muntin.testing import ScriptedModel
 from tests.runtime.conftest import call, memory, run, statuses, texts
-from tests.runtime.generators.conftest import echo, lookup, shown
-
-
-def talked(app: App, turns: int = 5, session: str = "s") -> None:
-    async def talk():
-        chat = generator(name="chat", model=echo(), user=lambda i: i)
-        for number in range(1, turns + 1):
-            await chat.run(f"q{number}", app=app, session=session)
-
-    run(talk())
+from tests.runtime.generators.conftest import echo, lookup, shown, talked
 
 
 def turn(*numbers: int) -> list[str]:

@@ -15,7 +15,7 @@ import pytest
 from muntin import App, Session, user
 from muntin.errors import TurnLost
 from muntin.runtime import read_plan
-from muntin.runtime.recovery import recovery_tools
+from muntin.runtime.recovery import Reader
 from muntin.runtime.sources import Source
 from muntin.testing import ScriptedModel
 from muntin.timeline.items import Claim, Pruned, SideWrites, draft_of
@@ -212,7 +212,7 @@ def test_the_original_of_a_source_is_found_and_forgotten_in_time(store):
     snapshot = "248a6c3a90d8e909"
     assert store.content("helper/1", "source", snapshot) == "doc " * 900
     assert store.content("helper/1", "report", f"source:{snapshot}") is None
-    read: Any = recovery_tools(Session("helper/1", store=store))[1]
+    read: Any = Reader(Session("helper/1", store=store)).tools[1]
     assert asyncio.run(read("docs", 0, 7, snapshot)) == "doc doc"
     store.put("helper/1", SideWrites(turn=3, forget=2))
     assert store.content("helper/1", "source", snapshot) is None

@@ -9,16 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from muntin.core.message import user
 from muntin.errors import StoreError
-from muntin.timeline.items import Draft, draft_of
 from muntin.timeline.store import open_store
 from muntin.timeline.store.sql import database
 from muntin.timeline.store.sql.waiting import Queue, TooLong
-
-
-def asks(text: str) -> list[Draft]:
-    return [draft_of(user(text), opens="turn", ends="completed")]
+from tests.words import asks
 
 
 def test_threads_come_in_the_order_in_which_they_came():
@@ -86,7 +81,7 @@ def test_a_thread_that_waits_too_long_for_another_is_a_clear_error(
 
         def write(number: int) -> None:
             try:
-                store.append("s", asks(str(number)))
+                store.append("s", [asks(str(number))])
             except StoreError as error:
                 told.append(error)
 
@@ -99,4 +94,4 @@ def test_a_thread_that_waits_too_long_for_another_is_a_clear_error(
         assert all(error.passing and "for too long" in str(error) for error in told)
         other.execute("ROLLBACK")
         other.close()
-        assert store.append("s", asks("after"))[0].position == 1
+        assert store.append("s", [asks("after")])[0].position == 1
