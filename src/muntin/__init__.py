@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from muntin.agent import Tool as Tool
+    from muntin.agent import Toolbox as Toolbox
     from muntin.core import Attachment as Attachment
     from muntin.core import Budget as Budget
     from muntin.core import Decision as Decision
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from muntin.core.tags import render_tagged_context as render_tagged_context
     from muntin.core.tags import validate_tag_name as validate_tag_name
     from muntin.core.tags import xml_tag as xml_tag
+    from muntin.core.toolboxes import ToolSearch as ToolSearch
     from muntin.core.window import Breakpoint as Breakpoint
     from muntin.core.window import Window as Window
     from muntin.errors import BudgetExceeded as BudgetExceeded
@@ -98,7 +100,7 @@ _HOMES = {
     "muntin.core.planning": "Cut Exact Group Ladder Results Stepped",
     "muntin.core.planning.slots": "Slots",
     "muntin.core.window": "Window",
-    "muntin.agent": "Tool",
+    "muntin.agent": "Tool Toolbox",
     "muntin.errors": "BudgetExceeded InvalidInput MuntinError OutputInvalid StepLimit StoreError",
     "muntin.fitting": "fit fit_client",
     "muntin.prompts": "context generate generate_sync match prompt prompt_file when",
@@ -109,6 +111,7 @@ _HOMES = {
 }
 # Public too, but seldom needed: importable from here, not listed.
 _MORE = {
+    "muntin.core.toolboxes": "ToolSearch",
     "muntin.core": "Decision SlotReport",
     "muntin.core.caching": "Frontier",
     "muntin.core.window": "Breakpoint",

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import Counter as Bag
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from muntin.agent.tools import ToolLike, as_tools
+from muntin.agent.tools import ToolLike, Tools, as_tools
 from muntin.core.budget import Budget, as_budget
 from muntin.core.caching.frontier import Frontier, LazyFrontier
 from muntin.core.compaction import may_come_first
@@ -32,6 +32,7 @@ from muntin.core.planning.slot import (
 from muntin.core.planning.slots import Slots
 from muntin.core.profile import OMITTED, Profile
 from muntin.core.schemas import NO_SCHEMAS, Schemas
+from muntin.core.toolboxes.offer import ToolOffer, ToolSearch
 from muntin.core.window import Window
 from muntin.providers.model import Model
 from muntin.settings import counter_for
@@ -61,7 +62,8 @@ class Composer:
     the window before this one, or its frontier. `results` is the ceiling of each tool result,
     `ladder` how calls and results leave; with `recovery` the agent has tools that read the parts
     that were cut. `summary` says how the history is summarised, `recap` is the newest summary,
-    `trouble` why there is none. `recall` says how much of the older messages is recalled.
+    `trouble` why there is none. `recall` says how much of the older messages is recalled,
+    `tool_search` when tools of toolboxes are searched.
     """
 
     model: str | None
@@ -78,6 +80,7 @@ class Composer:
     recap: Recap | None = None
     trouble: str | None = None
     recall: Recall | None = None
+    tool_search: ToolSearch | None = field(default_factory=ToolSearch)
 
     @classmethod
     def of(
@@ -136,22 +139,38 @@ class Composer:
         if self.trouble is not None:
             slots.exclude("summary", reason="failed", detail=self.trouble)
 
-    def offering(self, tools: Sequence[ToolLike]) -> Composer:
-        """Return the Composer of windows that offer these tools."""
-        return replace(self, tools=as_tools(tools, "tools").schemas)
+    async def offering(
+        self, tools: Sequence[ToolLike], what: str = "tools"
+    ) -> tuple[Composer, Tools]:
+        """Return the Composer of windows that offer these tools, and the tools with all that their
+        toolboxes have now."""
+        offered = await as_tools(tools, what).offer(
+            what,
+            budget=self.budget.remaining_input_tokens,
+            counter=self.counter,
+            search=self.tool_search,
+            loading="text" if self.profile is None else self.profile.tool_loading,
+        )
+        return replace(self, tools=offered.schemas), offered
+
+    @property
+    def tokens_beside(self) -> int:
+        """What every request has beside its messages: tools, their index, the answer's frame."""
+        index = self.tools.index_messages if isinstance(self.tools, ToolOffer) else ()
+        return self.counter.beside(self.tools) + sum(map(self.counter.message, index))
 
     @property
     def largest_result(self) -> int | None:
         """How many tokens one tool result may have; None if there is no ceiling."""
         if self.results is None:
             return None
-        room = self.budget.remaining_input_tokens - self.counter.beside(self.tools)
+        room = self.budget.remaining_input_tokens - self.tokens_beside
         return self.results.ceiling(max(0, room))
 
     def within(self, budget: int) -> Composer:
         """Return the Composer of windows with another budget. The ceiling of a result stays the
         same number of tokens; otherwise one result would be another text in each window."""
-        results, beside = self.results, self.counter.beside(self.tools)
+        results, beside = self.results, self.tokens_beside
         if results is not None and budget > beside:
             most = results.ceiling(max(0, self.budget.remaining_input_tokens - beside))
             results = replace(results, max_ratio=min(1.0, (most + 0.5) / (budget - beside)))

@@ -118,7 +118,7 @@ def test_a_failing_tool_tells_the_model_and_the_turn_goes_on():
     assert run(app.conversation("c", tools=[broken]).send("Go.")).text == "sorry"
     assert texts(model.windows[1])[-2:] == [
         "Error: tool 'broken' failed: LookupError: nothing at 1",
-        "Error: there is no tool 'missing'; the tools are: broken, load_result.",
+        "Error: there is no tool 'missing'. Near: broken, load_result.",
     ]
     assert statuses(app, "c") == ["completed"]
 

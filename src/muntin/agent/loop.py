@@ -25,7 +25,7 @@ from sys import maxsize
 from typing import Any, TypeAlias, TypeVar
 
 from muntin import telemetry
-from muntin.agent.tools import ToolLike, Tools, as_tools, call_tool
+from muntin.agent.tools import ToolLike, Tools, as_tools, call_tool, is_refusal, near_names
 from muntin.calls import off_loop, takes_arguments_of
 from muntin.core.checks import check_count, shown
 from muntin.core.counting.counter import Counter, TokenizerLike
@@ -35,9 +35,12 @@ from muntin.core.parts import ToolCall
 from muntin.core.planning.slot import MessageLike
 from muntin.core.profile import Profile
 from muntin.core.report import Reported
+from muntin.core.tool_marks import CALL, FIND, found_names, is_boxed
+from muntin.core.toolboxes.finding import answer_search, load_for_error, target, with_marks
+from muntin.core.toolboxes.offer import ToolOffer
 from muntin.core.window import Window
 from muntin.errors import BudgetExceeded, InvalidType, MuntinError, StepLimit
-from muntin.providers.model import Event, Finished, Model, Reply, ToolFinished, Usage
+from muntin.providers.model import Event, Finished, Model, Reply, ToolCalled, ToolFinished, Usage
 from muntin.providers.names import as_model
 from muntin.settings import check_settings, counter_for
 
@@ -80,6 +83,10 @@ class Run(ABC):
         self._model = model
         self._counter = counter
         self._tools = tools.by_name
+        # What requests say of toolboxes, if tools are searched.
+        schemas = tools.schemas
+        is_search = isinstance(schemas, ToolOffer) and schemas.is_search
+        self._offer = schemas if isinstance(schemas, ToolOffer) and is_search else None
         self._messages = _in_call_order(resume)
         self._max_steps = max_steps
         self._settings = settings
@@ -165,6 +172,7 @@ class Run(ABC):
             span.made(window)
             if window.over_budget:
                 raise self._exceeded(window)
+        offer = self._offer
         with telemetry.calling(
             name, window, self._conversation, streaming=streaming, under=self._work
         ) as call:
@@ -174,6 +182,8 @@ class Run(ABC):
                     async for event in events:
                         if isinstance(event, Finished):
                             answer = event.reply
+                        elif offer is not None and isinstance(event, ToolCalled):
+                            yield ToolCalled(target(event.call, offer))
                         else:
                             yield event
                 if answer is None:
@@ -182,6 +192,8 @@ class Run(ABC):
                 with self.inside():
                     answer = await self._model.complete(window, settings=self._settings)
             call.answered(answer)
+        if offer is not None:
+            answer = replace(answer, message=with_marks(answer.message, offer, window.messages))
         usage = answer.usage
         self._usages.append(usage)
         if usage.input:  # a model may report none
@@ -226,10 +238,13 @@ class Run(ABC):
 
     async def _run_call(self, call: ToolCall) -> tuple[ToolFinished, Message]:
         """Run a call; return the event, and the result as it was recorded."""
-        function = self._tools.get(call.name)
+        function, offer = self._tools.get(call.name), self._offer
+        if offer is not None and call.name == FIND:
+            result = answer_search(call, offer, self._counter, self._before(call))
+            return ToolFinished(call, result), await self._keep(result)
+        extra: dict[str, Any] = {}
         if function is None:
-            names = ", ".join(self._tools) or "none"
-            text = f"Error: there is no tool {call.name!r}; the tools are: {names}."
+            text = self._no_tool(call)
         else:
             async with self._gate:
                 with (
@@ -245,10 +260,45 @@ class Run(ABC):
                 ):
                     work.note(telemetry.Names.TOOL_ARGUMENTS, call.arguments)
                     text = await call_tool(function, call, self._counter)
+                    if offer is not None and is_boxed(call) and is_refusal(text, call):
+                        text, extra = self._with_schema(call, text, offer)
                     work.note(telemetry.Names.TOOL_RESULT, text)
-        result = tool(call.id, text)
+        result = replace(tool(call.id, text), extra=extra or None)
         # Here, not where events are yielded: a slow reader of events must not delay recording.
         return ToolFinished(call, result), await self._keep(result)
+
+    def _no_tool(self, call: ToolCall) -> str:
+        """Say that there is no such tool, and which tools have names like it."""
+        if call.name == CALL and self._offer is not None:
+            return f"Error: {CALL} needs the name of a tool and its arguments."
+        if is_boxed(call):  # it was loaded, and its toolbox has it no more
+            return f"Error: tool {call.name!r} is not there any more."
+        more = ""
+        if self._offer is not None:
+            near, more = self._offer.catalogue.near(call.name), f" {FIND} searches others."
+        else:
+            near = near_names(call.name, self._tools)
+        names = f" Near: {', '.join(near)}." if near else ""
+        return f"Error: there is no tool {call.name!r}.{names}{more}"
+
+    def _with_schema(
+        self, call: ToolCall, text: str, offer: ToolOffer
+    ) -> tuple[str, dict[str, Any]]:
+        """Show the schema with the first error of a tool's arguments in this run."""
+        boxed = offer.catalogue.by_name.get(call.name)
+        if boxed is None or call.name in found_names(self._before(call, searches=False)):
+            return text, {}
+        return load_for_error(boxed, text)
+
+    def _before(self, call: ToolCall, *, searches: bool = True) -> list[Message]:
+        """Return the messages of this run before the answer with a call; without `searches` only
+        calls of other tools and their results."""
+        last = _last_answer(self._messages)
+        messages = self._messages[:last]
+        if searches:
+            return messages
+        found = {c.id for m in messages for c in m.tool_calls if c.name == FIND}
+        return [message for message in messages if message.tool_call_id not in found]
 
     async def _keep(self, message: Message) -> Message:
         """Record a message; finish recording even if the run is cancelled meanwhile."""

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack, cast
 
+from muntin.agent.json_schema import mistakes
 from muntin.agent.signatures import Signature, WrongArguments, signature
+from muntin.agent.toolbox import OfferOptions, Toolbox, make_offer
 from muntin.calls import off_loop
 from muntin.core.checks import (
     check_count,
@@ -31,6 +34,8 @@ from muntin.core.counting.counter import Counter
 from muntin.core.cutting import longest
 from muntin.core.parts import ToolCall
 from muntin.core.schemas import Schemas
+from muntin.core.toolboxes.catalogue import Catalogue
+from muntin.core.toolboxes.rungs import as_boxed_tool
 from muntin.errors import InvalidInput, InvalidType
 
 # The text for the model when a tool returns None.
@@ -50,7 +55,8 @@ class Tool:
 
     Without `name` and `description`, the function's name and docstring are used. After `timeout`
     seconds the model is told that there is no result. A result of more than `max_result_tokens`
-    is cut, with a marker that says how much is missing.
+    is cut, with a marker that says how much is missing. `parameters` is the JSON Schema of a tool
+    that is no Python function: `fn` is called with the arguments by name.
     """
 
     fn: Callable[..., Any]
@@ -58,6 +64,7 @@ class Tool:
     description: str | None = field(default=None, kw_only=True)
     timeout: float | None = field(default=None, kw_only=True)
     max_result_tokens: int | None = field(default=None, kw_only=True)
+    parameters: Mapping[str, Any] | None = field(default=None, kw_only=True, hash=False)
 
     def __post_init__(self) -> None:
         if not callable(self.fn):
@@ -69,16 +76,32 @@ class Tool:
             check_seconds(self.timeout, f"{what}: timeout")
         if self.max_result_tokens is not None:
             check_count(self.max_result_tokens, f"{what}: max_result_tokens")
+        if not isinstance(self.parameters, Mapping | None):
+            raise InvalidType(f"{what}: parameters must be a schema, not {shown(self.parameters)}")
 
 
-ToolLike: TypeAlias = Mapping[str, Any] | Callable[..., Any] | Tool
+ToolLike: TypeAlias = Mapping[str, Any] | Callable[..., Any] | Tool | Toolbox
 
 
 class Tools(tuple[ToolLike, ...]):
-    """Checked tools, by name and with their schemas; `as_tools` makes them."""
+    """Checked tools, by name and with their schemas; `as_tools` makes them. Toolboxes stand apart
+    until their tools are asked for: then `offer` makes them part of names and schemas."""
 
     by_name: dict[str, ToolLike]
     schemas: Schemas
+    boxes: tuple[Toolbox, ...] = ()
+
+    async def offer(self, what: str, **options: Unpack[OfferOptions]) -> Tools:
+        """Return the tools with those of their toolboxes as they are now; unchanged without."""
+        if not self.boxes:
+            return self
+        return make_offer(self, [await box.ask() for box in self.boxes], what, **options)
+
+    def offer_now(self, what: str, **options: Unpack[OfferOptions]) -> Tools:
+        """Do the same where nothing can be awaited."""
+        if not self.boxes:
+            return self
+        return make_offer(self, [box.ask_now() for box in self.boxes], what, **options)
 
 
 def as_tools(tools: Any, what: str) -> Tools:
@@ -89,6 +112,8 @@ def as_tools(tools: Any, what: str) -> Tools:
         raise InvalidType(f"{what}: tools must be a list, not {shown(tools)}")
     checked = Tools(tools)
     checked.by_name = {}
+    checked.boxes = _boxes(tools, what)
+    tools = [tool for tool in tools if not isinstance(tool, Toolbox)] if checked.boxes else tools
     for index, tool in enumerate(tools):
         if not isinstance(tool, Mapping | Tool) and not callable(tool):
             raise InvalidType(f"{what}: a tool must be a schema or a function, not {shown(tool)}")
@@ -105,6 +130,16 @@ def as_tools(tools: Any, what: str) -> Tools:
     else:
         checked.schemas = _schemas_of_functions(descriptions)
     return checked
+
+
+def _boxes(tools: Sequence[Any], what: str) -> tuple[Toolbox, ...]:
+    """Return the toolboxes of a list; each must have its own name."""
+    boxes = tuple(tool for tool in tools if isinstance(tool, Toolbox))
+    names = [box.name for box in boxes]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidInput(f"{what}: two toolboxes have the name {name!r}")
+    return boxes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,7 +185,9 @@ def merge_tools(
 
 
 def tool_name(tool: ToolLike) -> str:
-    """Return the name of a tool: of a schema, or of a function."""
+    """Return the name of a tool: of a schema, or of a function; of a toolbox, how it is called."""
+    if isinstance(tool, Toolbox):
+        return tool.what
     if isinstance(tool, Mapping):
         function = tool.get("function")
         name = function.get("name") if isinstance(function, Mapping) else tool.get("name")
@@ -176,6 +213,7 @@ def _describe(tool: ToolLike, what: str) -> _Description:
     if isinstance(tool, Mapping):
         schema = copy_json(tool, f"{what}: tool {tool_name(tool)!r}")
         return _Description(schema, compact_json(schema))
+    fn: Any
     fn, description = (tool.fn, tool.description) if isinstance(tool, Tool) else (tool, None)
     if not callable(fn):
         raise InvalidType(f"a tool must be a schema or a function, not {shown(tool)}")
@@ -185,6 +223,11 @@ def _describe(tool: ToolLike, what: str) -> _Description:
             f"tool {name!r}: a tool's name has 1 to 64 letters, digits and the signs _ - . : /; "
             "give it one: Tool(fn, name=...)"
         )
+    if isinstance(tool, Tool) and tool.parameters is not None:
+        parameters = copy_json(tool.parameters, f"tool {name!r}: parameters", as_read=True)
+        about = {"description": description} if description else {}
+        schema = {"type": "function", "function": {"name": name, **about, "parameters": parameters}}
+        return _Description(schema, compact_json(schema))
     return _description(signature(name, fn), name, _text_of(fn), description)
 
 
@@ -244,14 +287,14 @@ async def call_tool(tool: ToolLike, call: ToolCall, counter: Counter) -> str:
     """
     if isinstance(tool, Mapping):
         raise InvalidType(f"tool {call.name!r} has a schema but no function to call")
-    checked = tool if isinstance(tool, Tool) else Tool(tool)
+    checked = tool if isinstance(tool, Tool) else Tool(cast("Callable[..., Any]", tool))
     limit = asyncio.timeout(checked.timeout)
     try:
         async with limit:
-            args, named = signature(call.name, checked.fn).bind(call.arguments)
+            args, named = _bind(checked, call)
             text = _result(await off_loop(partial(checked.fn, *args, **named)), call.name)
     except WrongArguments as error:
-        text = f"Error: invalid arguments for tool {call.name!r}: {error}"
+        text = f"{_refusal(call)}: {error}"
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():
@@ -268,6 +311,37 @@ async def call_tool(tool: ToolLike, call: ToolCall, counter: Counter) -> str:
     text = replace_surrogates(text)
     most = checked.max_result_tokens
     return text if most is None else shorten(text, most, counter)
+
+
+def _refusal(call: ToolCall) -> str:
+    return f"Error: invalid arguments for tool {call.name!r}"
+
+
+def is_refusal(text: str, call: ToolCall) -> bool:
+    """Say whether a result says that the arguments of the call do not fit."""
+    return text.startswith(_refusal(call))
+
+
+def near_names(name: str, tools: Mapping[str, ToolLike], most: int = 5) -> list[str]:
+    """Return the names of at most `most` tools, those that are most like a name first."""
+    if len(tools) <= most:
+        return list(tools)
+    catalogue = Catalogue([as_boxed_tool(tool_schema(tool)) for tool in tools.values()], {})
+    return catalogue.near(name, most)
+
+
+def _bind(tool: Tool, call: ToolCall) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments of a call, by position and by name."""
+    if tool.parameters is None:
+        return signature(call.name, tool.fn).bind(call.arguments)
+    try:
+        values = json.loads(call.arguments if call.arguments.strip() else "{}")
+    except (ValueError, RecursionError) as error:
+        raise WrongArguments(f"arguments: Invalid JSON: {error}") from error
+    wrong = mistakes({"type": "object", **tool.parameters}, values)
+    if wrong:
+        raise WrongArguments("; ".join(wrong))
+    return [], values
 
 
 def _result(value: object, name: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Literal
 
 from muntin.core.checks import check_size, shown
 from muntin.core.counting.images import image_formula_for_model
@@ -136,7 +137,8 @@ class Profile:
 
     `system_first` says that the system messages that open a window are sent apart, in front, and
     later system messages in their place as the user's. `caching` is None if nothing is cached, or
-    nothing is known.
+    nothing is known. `tool_loading` says how a tool that the model has found gets into a request:
+    by a reference to its deferred declaration, as an item behind the result, or as text.
     """
 
     name: str
@@ -145,6 +147,7 @@ class Profile:
     tokenizer: str | None = field(default=None, kw_only=True)
     system_first: bool = field(default=False, kw_only=True)
     caching: Caching | None = field(default=None, kw_only=True)
+    tool_loading: Literal["reference", "item", "text"] = field(default="text", kw_only=True)
 
     @classmethod
     def for_model(cls, model: str) -> Profile:

@@ -19,6 +19,8 @@ Status: TypeAlias = Literal["kept", "trimmed", "short", "stubbed", "dropped", "e
 COLUMNS = ("slot", "status", "kept", "asked", "messages", "priority", "floor", "cap", "why")
 NUMBERS = range(2, 8)
 NOTHING = "-"
+# The slot that says which tools can be loaded.
+TOOL_INDEX = "(tool index)"
 # A provider counts a little differently: a smaller difference is not reported.
 _NEAR, _FEW = 0.05, 128
 
@@ -122,6 +124,36 @@ class Prefix:
     reported: Reported | None = None
 
 
+ToolStatus: TypeAlias = Literal["declared", "found", "carried", "listed", "hidden"]
+TOOL_STATUSES: tuple[ToolStatus, ...] = ("declared", "found", "carried", "listed", "hidden")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """What became of one tool, where there are toolboxes; in a stored report of `count` tools of a
+    toolbox that are listed or hidden.
+
+    A tool is declared in the request, found (a result in the window loads it), carried (loaded by a
+    block in front of the history), listed by name in the index, or hidden. `reason` is `own`,
+    `pinned`, `fits`, `query`, `called` or `over_share`. `query` found it, in the result at the
+    message `step` of the window. `fits_with` is the input budget at which it would be declared,
+    None if no budget would do.
+    """
+
+    name: str
+    box: str
+    status: ToolStatus
+    reason: str
+    rung: str | None = None
+    tokens: int = 0
+    tokens_asked: int = 0
+    query: str | None = None
+    step: int | None = None
+    calls: int = 0
+    fits_with: int | None = None
+    count: int = 1
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """Where every token of a window went.
@@ -132,7 +164,7 @@ class Report:
     `not_carried` lists what the requests of this window so far could not carry. `input_cut` says
     that the current input was too long and lost its middle. `prefix` is None if the profile does
     not price caching and no window before is known. `warnings` are what the author may want to
-    change.
+    change. `tools` says what became of every tool, if there are toolboxes.
     """
 
     slots: tuple[SlotReport, ...]
@@ -149,6 +181,12 @@ class Report:
     not_carried: tuple[NotCarried, ...] = ()
     prefix: Prefix | None = None
     warnings: tuple[str, ...] = ()
+    tools: tuple[ToolOutcome, ...] = ()
+
+    @property
+    def tools_asked(self) -> int:
+        """The tokens of the schemas of all tools, those in `tools`."""
+        return sum([tool.tokens_asked for tool in self.tools])
 
     def __getitem__(self, name: str) -> SlotReport:
         """Return the report of the slot with this name; of several, the first."""
@@ -166,6 +204,9 @@ class Report:
             for slot in self.slots
         )
         data["not_carried"] = tuple(map(_values, self.not_carried))
+        data["tools"] = tuple(map(_values, self.tools))
+        if not self.tools:
+            del data["tools"]
         if self.prefix is not None:
             data["prefix"] = _values(self.prefix)
             for name in ("moved", "reported"):
@@ -181,6 +222,8 @@ class Report:
         sizes = f"{self.tokens:,} of {self.budget:,} tokens{share}{flags}"
         lines = [f"{sizes}, counted by {self.tokenizer}", ""]
         lines += text_table([COLUMNS, *self.rows()], NUMBERS)
+        if self.tools:
+            lines += ["", tool_words(self)]
         if self.not_carried:
             lines += ["", "not carried"]
         for entry in self.not_carried:
@@ -215,6 +258,8 @@ SHORT, _LARGE = 100, 4_096
 
 def in_ranges(report: Report) -> Report:
     """Return a long report in its stored form: neighbours with one fate become one decision."""
+    if report.tools:
+        report = replace(report, tools=tuple(joined_tools(report.tools)))
     if sum(len(slot.decisions) for slot in report.slots) <= SHORT:
         return report
     slots = [replace(slot, decisions=tuple(ranges(slot.decisions))) for slot in report.slots]
@@ -240,6 +285,23 @@ def ranges(decisions: Sequence[Decision]) -> Iterator[Decision]:
             start = place
     if decisions:
         yield _join_decisions(decisions[start:])
+
+
+def joined_tools(tools: Iterable[ToolOutcome]) -> Iterator[ToolOutcome]:
+    """Yield what became of tools; those of a toolbox that are not loaded become one."""
+    joined: dict[tuple[str, ToolStatus], ToolOutcome] = {}
+    for tool in tools:
+        if tool.status not in ("listed", "hidden"):
+            yield tool
+            continue
+        first = joined.get((tool.box, tool.status))
+        joined[tool.box, tool.status] = replace(
+            first or tool,
+            name="",
+            tokens_asked=tool.tokens_asked + (first.tokens_asked if first else 0),
+            count=tool.count + (first.count if first else 0),
+        )
+    yield from joined.values()
 
 
 def _join_decisions(alike: Sequence[Decision]) -> Decision:
@@ -295,6 +357,16 @@ def prefix_words(prefix: Prefix) -> Iterable[str]:
         yield reported_words(prefix.tokens, prefix.reported)
 
 
+def tool_words(report: Report) -> str:
+    """Say in a line how many tools are declared, found, carried and listed."""
+    counts = []
+    for status in TOOL_STATUSES:
+        count = sum([tool.count for tool in report.tools if tool.status == status])
+        if count or status == "declared":
+            counts.append(f"{count:,} {status}")
+    return f"tools: {', '.join(counts)}; all would be {report.tools_asked:,} tokens"
+
+
 def level_words(report: Report) -> Iterable[str]:
     """Say how much of the past is shown shorter, and whether a summary stands in front of it."""
     decisions = [decision for slot in report.slots for decision in slot.decisions]
@@ -324,6 +396,8 @@ def _row(slot: SlotReport) -> tuple[str, ...]:
     why = slot.reason or ""
     if why and slot.detail is not None:
         why = f"{why}: {slot.detail}"
+    elif slot.name == TOOL_INDEX and slot.detail is not None:
+        why = slot.detail
     return (
         slot.name,
         slot.status,

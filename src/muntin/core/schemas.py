@@ -43,6 +43,13 @@ class Schemas(tuple[Mapping[str, Any], ...]):
             return self
         return Schemas(sorted(self, key=_name))
 
+    @cached_property
+    def in_prompt(self) -> Schemas:
+        """The schemas that the model reads: a deferred tool is read where it is loaded."""
+        if not any(map(is_deferred, self)):
+            return self
+        return Schemas(tool for tool in self if not is_deferred(tool))
+
     def copied(self) -> tuple[Mapping[str, Any], ...]:
         """Return copies for callers."""
         if self._written is None:
@@ -60,6 +67,11 @@ class Schemas(tuple[Mapping[str, Any], ...]):
 
 
 NO_SCHEMAS = Schemas()
+
+
+def is_deferred(tool: Mapping[str, Any]) -> bool:
+    """Say whether the model does not see a tool, in Anthropic's form, before a result loads it."""
+    return bool(tool.get("defer_loading")) and "input_schema" in tool
 
 
 def _name(tool: Mapping[str, Any]) -> str:

@@ -253,13 +253,14 @@ class Prompt:
             whole = Budget.of(name)
         composer = Composer.of(
             name,
-            budget=0,  # `_compose` gives each window its budget
+            budget=whole or Budget.of(name),
             tokenizer=tokenizer,
             attachment_tokens=attachment_tokens,
-            tools=gathered.tools,
             # Only if a context asks for it: one call may be the last.
             caching=any(part.breakpoint for part in gathered.parts),
         )
+        composer, offered = await composer.offering(gathered.tools, "prompt")
+        composer = replace(composer, budget=Budget(0))  # `_compose` gives each window its budget
         with telemetry.composing(name if model_id else None, made_by=self) as span:
             window = _compose(composer, gathered, token_budget, whole)
             span.made(window)
@@ -268,7 +269,7 @@ class Prompt:
             system=SEPARATOR.join(message.text for message, origin in origins if origin is None),
             prompt=gathered.user,
             messages=window.messages,
-            tools=gathered.tools,
+            tools=offered,
             settings=gathered.settings,
             window=window,
             gathered=gathered,
@@ -406,7 +407,9 @@ def _compose(
     system = counter.overhead + size + apart if text or token_budget is not None else 0
     prompt = [user(gathered.user)] if gathered.user else []
     beside = composer.size_of([*prompt, *gathered.messages, *run])
-    beside += counter.tools(composer.tools) + (counter.answer if system and not beside else 0)
+    beside += (
+        composer.tokens_beside - counter.answer + (counter.answer if system and not beside else 0)
+    )
 
     def render(composer: Composer) -> Window:
         slots = composer.slots()

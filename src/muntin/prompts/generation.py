@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from muntin import telemetry
@@ -23,6 +23,7 @@ from muntin.core.counting.counter import AttachmentTokens, TokenizerLike
 from muntin.core.message import Message, user
 from muntin.core.model_name import ModelName
 from muntin.core.parts import Text
+from muntin.core.schemas import NO_SCHEMAS
 from muntin.errors import BudgetExceeded, InvalidInput, InvalidType
 from muntin.prompts.contexts import check_defined, check_model
 from muntin.prompts.definition import Prompt, Resolution
@@ -163,7 +164,7 @@ def _has_content(message: Message) -> bool:
 def _check_size(text: str, composer: Composer) -> None:
     """Refuse a plain text that does not fit the budget by itself."""
     if composer.size_of([user(text)]) > composer.budget.remaining_input_tokens:
-        slots = composer.offering(()).slots()
+        slots = replace(composer, tools=NO_SCHEMAS).slots()
         slots.add("user", text, required=True)
         window = slots.render()
         raise BudgetExceeded(window.tokens, window.report.budget, window.report)

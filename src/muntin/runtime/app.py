@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast, overload
 
 from muntin import telemetry
 from muntin.agent.loop import MAX_STEPS
+from muntin.agent.toolbox import ToolSearchLike
 from muntin.agent.tools import ToolLike, as_tools
 from muntin.calls import TIMEOUT
 from muntin.composer import Composer
@@ -87,7 +88,8 @@ class App:
     off. `results` is the ceiling of each tool result, `ladder` how calls and results leave a
     window. With `recovery` agents get tools that read the parts that were cut. `recall` brings back
     messages that have left the window and bear on the input. A `Summary` as `summary` summarises
-    the messages that leave a history, in the background.
+    the messages that leave a history, in the background. `tool_search` says when the tools of a
+    `Toolbox` are found instead of declared: True is `ToolSearch()`, False is never.
 
     The `engine` runs the wakes of entities: in this process (`Embedded()`), or "procrastinate" in
     workers. No more than `max_pending` wakes may wait.
@@ -111,10 +113,11 @@ class App:
         recovery: RecoveryLike = True,
         recall: RecallLike = True,
         summary: SummaryLike = None,
+        tool_search: ToolSearchLike = True,
         engine: Engine | str | None = None,
         max_pending: int | None = None,
     ) -> None:
-        self.rules = RunRules.of("App", results, ladder, recovery, recall, summary)
+        self.rules = RunRules.of("App", results, ladder, recovery, recall, summary, tool_search)
         self.model = None if model is None else as_model(model)
         self.budget = None if budget is None else as_budget(budget)
         self.assets = DirectoryAssets(assets) if isinstance(assets, str) else assets
@@ -276,6 +279,7 @@ class App:
             ladder=ladder,
             recall=rules.recalls,
             summary=None if is_exact else rules.summarizes,
+            tool_search=rules.searches_tools,
         )
 
     def conversation(
@@ -296,19 +300,20 @@ class App:
         recovery: RecoveryLike = INHERIT,
         recall: RecallLike = INHERIT,
         summary: SummaryLike = INHERIT,
+        tool_search: ToolSearchLike = INHERIT,
     ) -> Conversation:
         """Return the conversation with this id.
 
         Without a strategy the window is `system_prompt` and the timeline, of which the newest part
         stays. `timeout` is how many seconds a hook of the strategy may take. `results`, `ladder`,
-        `recovery`, `recall` and `summary` are the app's if they are not given; False or None is
-        off. A strategy composes the window itself: it adds its own system text, and nothing is
-        recalled except by `ctx.history.relevant`.
+        `recovery`, `recall`, `summary` and `tool_search` are the app's if they are not given; False
+        or None is off. A strategy composes the window itself: it adds its own system text, and
+        nothing is recalled except by `ctx.history.relevant`.
         """
         what = "conversation"
         options = CallOptions.of(
             what,
-            RunRules.of(what, results, ladder, recovery, recall, summary),
+            RunRules.of(what, results, ladder, recovery, recall, summary, tool_search),
             settings=settings,
             budget=budget,
             max_steps=max_steps,

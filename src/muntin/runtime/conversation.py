@@ -141,9 +141,12 @@ class Conversation:
                 turn_input = TurnInput(
                     (message,), {(self.session.id, turn.first)}, projected=ctx.projected
                 )
-                composer, tools = self._composer, self._tools
-                if self._recovers:  # the tool that reads results of the other tools
-                    composer, tools = offering(composer, tools, (ctx.load_result,))
+                # The tool that reads results of the other tools.
+                recovery = (ctx.load_result,) if self._recovers else ()
+                with turn.inside():
+                    composer, tools = await offering(
+                        self._composer, self._tools, recovery, "conversation"
+                    )
                 if self._strategy is not None:
                     following = composer.after(turn.receipts.load("window"))
                     if composer.summary is not None:

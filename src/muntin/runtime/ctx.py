@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from muntin.agent.toolbox import ToolSearchLike
 from muntin.agent.tools import ToolLike
 from muntin.calls import TIMEOUT
 from muntin.composer import HIDDEN
@@ -342,11 +343,12 @@ class Ctx:
         recovery: RecoveryLike = INHERIT,
         recall: RecallLike = INHERIT,
         summary: SummaryLike = INHERIT,
+        tool_search: ToolSearchLike = INHERIT,
     ) -> Agent:
         """Set the agent that `ctx.agent.run()` runs; calling again replaces it.
 
-        `results`, `ladder`, `recovery`, `recall` and `summary` are the app's if they are not
-        given; False or None is off. With `use_context`, only `ctx.relevant` recalls.
+        `results`, `ladder`, `recovery`, `recall`, `summary` and `tool_search` are the app's if they
+        are not given; False or None is off. With `use_context`, only `ctx.relevant` recalls.
         """
         from muntin.runtime.entity_agent import Agent
 
@@ -354,7 +356,7 @@ class Ctx:
         check_optional_text(system_prompt, "use_agent: system_prompt")
         options = CallOptions.of(
             "use_agent",
-            RunRules.of("use_agent", results, ladder, recovery, recall, summary),
+            RunRules.of("use_agent", results, ladder, recovery, recall, summary, tool_search),
             settings=settings,
             budget=budget,
             max_steps=max_steps,

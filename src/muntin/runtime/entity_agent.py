@@ -97,7 +97,7 @@ class Agent:
         turn, ctx, sources = self._turn, self._ctx, self._ctx.sources
         self.has_run = True
         turn.check()
-        composer, tools = self._offering()
+        composer, tools = await self._offering()
         # Runs that an earlier attempt began go on; they show their own messages.
         resuming = turn.resuming
         loaded = [] if sources is None else await self._load_sources(sources)
@@ -168,14 +168,14 @@ class Agent:
             keep_originals(self._turn, loaded)
         return loaded
 
-    def _offering(self) -> tuple[Composer, Tools]:
+    async def _offering(self) -> tuple[Composer, Tools]:
         """Return how windows are made, and all tools: with sources, also all tools that read cut
         parts; without sources, also the tool that reads results, if there are other tools."""
         ctx, tools = self._ctx, self._tools
         if not self._recovers or (ctx.sources is None and not tools):
-            return self._composer.offering(tools), tools
+            return await self._composer.offering(tools, "use_agent")
         more_tools = ctx.tools if ctx.sources is not None else (ctx.load_result,)
-        return offering(self._composer, tools, more_tools)
+        return await offering(self._composer, tools, more_tools, "use_agent")
 
     def _declare(
         self,
@@ -213,7 +213,7 @@ class Agent:
         """Refuse a source_budget that does not fit the model, or that is smaller than the part of
         the waking message that is never cut."""
         counter = composer.counter
-        fixed = counter.beside(composer.tools)
+        fixed = composer.tokens_beside
         fixed += counter.message(self._system) if self._system is not None else 0
         whole = composer.budget.remaining_input_tokens
         if sources.budget + fixed > whole:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from muntin.agent.toolbox import ToolSearchLike
 from muntin.calls import arity, call_async
 from muntin.core.checks import check_text, refuse_blank, shown
 from muntin.core.message import Input, Message
@@ -188,11 +189,13 @@ def flow(
     recovery: RecoveryLike = INHERIT,
     recall: RecallLike = INHERIT,
     summary: SummaryLike = INHERIT,
+    tool_search: ToolSearchLike = INHERIT,
 ) -> Flow:
     """Define a flow. `history_window` is the largest part of the past that its generators can see.
-    `trimming`, `summary`, `results`, `ladder`, `recovery` and `recall` are the settings of its
-    generators that have none of their own. A setting that is not given is the app's; False or None
-    is off."""
+    `trimming`, `summary`, `results`, `ladder`, `recovery`, `recall` and `tool_search` are the
+    settings of its generators that have none of their own. A setting that is not given is the
+    app's; False or None is off.
+    """
     if not check_text(kind, "flow: kind"):
         raise InvalidInput("flow: kind must not be empty")
     what = f"flow {kind!r}"
@@ -206,5 +209,5 @@ def flow(
         raise InvalidType(
             f"{what}: history_window must be Turns(n) or Tokens(n), not {shown(history_window)}"
         )
-    rules = RunRules.of(what, results, ladder, recovery, recall, summary)
+    rules = RunRules.of(what, results, ladder, recovery, recall, summary, tool_search)
     return Flow(kind, dict(actions), history_window, trimming, rules)

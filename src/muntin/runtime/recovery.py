@@ -39,19 +39,20 @@ SEARCH_TOKENS = 1_500
 KEPT_TURNS = 100
 
 
-def offering(
-    composer: Composer, tools: Sequence[ToolLike], recovery: Sequence[ToolLike]
+async def offering(
+    composer: Composer, tools: Sequence[ToolLike], recovery: Sequence[ToolLike], what: str
 ) -> tuple[Composer, Tools]:
     """Return the Composer of windows that offer an interface's tools and recovery tools, and all
     these tools. Of two tools with one name the interface's is offered."""
-    offered = as_tools(tools, "tools")
+    offered = as_tools(tools, what)
     added = [tool for tool in recovery if tool_name(tool) not in offered.by_name]
     if added:
-        offered = as_tools((*tools, *added), "tools")
+        offered = as_tools((*tools, *added), what)
     tool = offered.by_name.get("load_result")
     reader = getattr(getattr(tool, "fn", tool), "__self__", None)
     is_reader = isinstance(reader, Reader)
-    composer = replace(composer, tools=offered.schemas, recovery=is_reader)
+    composer, offered = await composer.offering(offered, what)
+    composer = replace(composer, recovery=is_reader)
     if isinstance(reader, Reader):
         reader.most = composer.largest_result
     return composer, offered

@@ -1,6 +1,6 @@
 """Run rules: how an interface shows tool results and long runs, what it recalls and summarises.
 
-Owns the arguments that every interface takes, their checks, and whose value counts. Five of them
+Owns the arguments that every interface takes, their checks, and whose value counts. Six of them
 are switches: True is the library's own, False or None is off, "inherit" takes the outer value.
 """
 
@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from muntin.agent.loop import MAX_STEPS
+from muntin.agent.toolbox import ToolSearchLike, as_tool_search
 from muntin.calls import TIMEOUT
 from muntin.core.budget import Budget, as_budget
 from muntin.core.checks import check_count, check_seconds, check_text, refuse_blank, shown
 from muntin.core.planning.compact import LADDER, RESULTS, Ladder, Results, as_shapes
 from muntin.core.planning.slot import Trimming
+from muntin.core.toolboxes.offer import ToolSearch
 from muntin.errors import InvalidInput, InvalidType
 from muntin.providers.model import Model
 from muntin.settings import check_settings
@@ -73,8 +75,8 @@ SummaryLike: TypeAlias = Summary | Literal["inherit", False] | None
 
 @dataclass(frozen=True, slots=True)
 class RunRules:
-    """The ceiling of each result, the ladder, whether recovery tools are offered, recall, and how
-    histories are summarised.
+    """The ceiling of each result, the ladder, whether recovery tools are offered, recall, how
+    histories are summarised, and when tools are searched.
 
     "inherit" means: take the value of the outer interface.
     """
@@ -84,6 +86,7 @@ class RunRules:
     recovery: bool | Literal["inherit"] = INHERIT
     recall: Recall | Literal["inherit", False] = INHERIT
     summary: Summary | Literal["inherit", False] = INHERIT
+    tool_search: ToolSearch | Literal["inherit"] | None = INHERIT
 
     @classmethod
     def of(
@@ -94,6 +97,7 @@ class RunRules:
         recovery: RecoveryLike,
         recall: RecallLike = INHERIT,
         summary: SummaryLike = INHERIT,
+        tool_search: ToolSearchLike = INHERIT,
     ) -> RunRules:
         """Return the checked rules of an interface; `what` names it in errors."""
         ceiling, steps = as_shapes(
@@ -113,6 +117,7 @@ class RunRules:
             INHERIT if recovery == INHERIT else bool(recovery),
             check_recall(recall, what),
             summary or False,
+            INHERIT if tool_search == INHERIT else as_tool_search(tool_search, what),
         )
 
     def over(self, around: RunRules) -> RunRules:
@@ -123,6 +128,7 @@ class RunRules:
             around.recovery if self.recovery == INHERIT else self.recovery,
             around.recall if self.recall == INHERIT else self.recall,
             around.summary if self.summary == INHERIT else self.summary,
+            around.tool_search if self.tool_search == INHERIT else self.tool_search,
         )
 
     @property
@@ -142,6 +148,11 @@ class RunRules:
     def summarizes(self) -> Summary | None:
         """How histories are summarised; None if they are not."""
         return None if self.summary == INHERIT else self.summary or None
+
+    @property
+    def searches_tools(self) -> ToolSearch | None:
+        """When tools of toolboxes are searched; the defaults where no interface gave any."""
+        return ToolSearch() if self.tool_search == INHERIT else self.tool_search
 
     @property
     def recovers(self) -> bool:

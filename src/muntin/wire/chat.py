@@ -12,7 +12,7 @@ from copy import deepcopy
 from typing import Any
 
 from muntin.core.accepted import OPENAI, NameRule
-from muntin.core.caching.wire_order import Answer, arrange
+from muntin.core.caching.wire_order import Answer
 from muntin.core.checks import shown
 from muntin.core.message import NO_RESULT, Message, has_refusal_or_audio
 from muntin.core.parts import Other, Reasoning, Text, ToolCall
@@ -32,7 +32,7 @@ from muntin.wire.common import (
     known_extra,
     with_fields,
 )
-from muntin.wire.encoder import Encoder
+from muntin.wire.encoder import Encoder, arrange_as_called
 from muntin.wire.media import Content, Media, contents, hinted
 from muntin.wire.names import ToolNames, declared_tools, schema_of
 from muntin.wire.pieces import Fitted, Placed
@@ -84,7 +84,7 @@ class _Encoder(Encoder):
         self.sent: list[tuple[int, dict[str, Any]]] = []
 
     def request(self, window: Window) -> dict[str, Any]:
-        for index, message, answers in arrange(window.messages):
+        for index, message, answers in arrange_as_called(window):
             content = message.content
             if content and not answers and message.role != "tool" and is_text(message):
                 self.sent.append((index, {"role": message.role, "content": content}))

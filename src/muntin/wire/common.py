@@ -18,6 +18,7 @@ from muntin.core.checks import compact_json, has_surrogates, replace_surrogates,
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import File, Reasoning, ToolCall
 from muntin.core.report import NotCarried
+from muntin.core.tool_marks import MARKS
 from muntin.core.window import Breakpoint, Window
 from muntin.errors import BudgetExceeded, InvalidInput, InvalidType
 
@@ -25,7 +26,9 @@ Files: TypeAlias = Mapping[str, File]
 
 # Fields that encoders keep for themselves in `extra`: where a part stood, an id of the vendor's.
 # They mean nothing to other vendors, so leaving them out is no loss.
-_BOOKKEEPING = frozenset({"as_made", "before", "item_id", "own_id", "status", "made_id", "as_json"})
+_BOOKKEEPING = frozenset(
+    {"as_made", "before", "item_id", "own_id", "status", "made_id", "as_json", *MARKS}
+)
 
 
 class Ledger:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from muntin.core.accepted import NameRule
-from muntin.core.caching.wire_order import Answer
+from muntin.core.caching.wire_order import Answer, ArrangedMessage, arrange
 from muntin.core.compaction import is_compaction
 from muntin.core.message import Message
 from muntin.core.parts import Other, ToolCall
+from muntin.core.tool_marks import CALL, is_boxed
+from muntin.core.toolboxes.finding import wrapped
+from muntin.core.window import Window
 from muntin.wire.answers import END
 from muntin.wire.common import Files, Ids, Ledger
 from muntin.wire.media import Content
-from muntin.wire.names import ToolNames
+from muntin.wire.names import ToolNames, names_in
 
 
 class Encoder:
@@ -81,6 +85,26 @@ class Encoder:
     def miss_tool(self, tool: Mapping[str, Any]) -> None:
         """List a tool that the API does not have."""
         self.ledger.miss(None, f"tool {tool.get('name') or tool.get('type')!r}", "the API has none")
+
+
+def arrange_as_called(window: Window) -> list[ArrangedMessage]:
+    """Return the messages in wire order; where tools that were found run by `call_tool`, their
+    calls are written as calls of it."""
+    declared = {name for tool in window.tools for name in names_in(tool)}
+    if CALL not in declared:
+        return arrange(window.messages)
+
+    def as_called(call: ToolCall) -> ToolCall:
+        return wrapped(call) if is_boxed(call) and call.name not in declared else call
+
+    return arrange(
+        [
+            replace(message, tool_calls=tuple(map(as_called, message.tool_calls)))
+            if any(map(is_boxed, message.tool_calls))
+            else message
+            for message in window.messages
+        ]
+    )
 
 
 def led_by_user(

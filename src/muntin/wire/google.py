@@ -15,7 +15,7 @@ from copy import deepcopy
 from typing import Any
 
 from muntin.core.accepted import NameRule
-from muntin.core.caching.wire_order import Answer, arrange
+from muntin.core.caching.wire_order import Answer
 from muntin.core.checks import compact_json, copy_json, digest, shown
 from muntin.core.message import Message
 from muntin.core.parts import Other, Part, Reasoning, Text, ToolCall, as_plain, joined
@@ -36,7 +36,7 @@ from muntin.wire.common import (
     result_text,
     with_fields,
 )
-from muntin.wire.encoder import Encoder, led_by_user
+from muntin.wire.encoder import Encoder, arrange_as_called, led_by_user
 from muntin.wire.media import (
     Content,
     Media,
@@ -337,7 +337,7 @@ class _Encoder(Encoder):
 
     def request(self, window: Window) -> dict[str, Any]:
         leading = True
-        for index, message, answers in arrange(window.messages):
+        for index, message, answers in arrange_as_called(window):
             role = message.role
             leading = leading and role == "system"
             content = message.content

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from muntin.core.accepted import NameRule
-from muntin.core.caching.wire_order import Answer, arrange
+from muntin.core.caching.wire_order import Answer
 from muntin.core.checks import shown
 from muntin.core.message import NO_RESULT, Message
 from muntin.core.parts import (
@@ -40,7 +40,7 @@ from muntin.wire.common import (
     known_extra,
     made_by,
 )
-from muntin.wire.encoder import Encoder
+from muntin.wire.encoder import Encoder, arrange_as_called
 from muntin.wire.media import Content, Media, contents, hinted
 from muntin.wire.names import ToolNames, schema_of
 from muntin.wire.pieces import Fitted, Placed
@@ -313,7 +313,7 @@ class _Encoder(Encoder):
         self.sent: list[tuple[int, dict[str, Any]]] = []
 
     def request(self, window: Window) -> dict[str, Any]:
-        for index, message, answers in arrange(window.messages):
+        for index, message, answers in arrange_as_called(window):
             content = message.content
             if content and not answers and message.role != "tool" and is_text(message):
                 self.sent.append((index, {"role": message.role, "content": content}))

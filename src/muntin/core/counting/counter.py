@@ -24,6 +24,7 @@ from muntin.core.message import NO_RESULT, Message, counted
 from muntin.core.model_name import ModelName
 from muntin.core.parts import MODALITIES, Attachment, File, Image, Other, Part, Reasoning, Text
 from muntin.core.schemas import NO_SCHEMAS, Schemas
+from muntin.core.tool_marks import CALL, is_boxed
 from muntin.errors import InvalidInput, InvalidType, MissingExtra, TokenizerError
 
 if TYPE_CHECKING:
@@ -296,6 +297,8 @@ class Counter:
             for call in message.tool_calls:
                 # A tool may be sent under another name: the longest is counted.
                 tokens += max(map(self.text, name_forms(call.name))) + self.text(call.arguments)
+                if call.extra and is_boxed(call):  # it may be sent as a call of `call_tool`
+                    tokens += self.text(f'{CALL}{{"name":"","arguments":}}')
             tokens += sum(map(self._attachment, message.attachments))
             if message.name:
                 tokens += self.text(message.name) + self.name_overhead

@@ -19,6 +19,7 @@ from muntin.core.cutting import End, Keep, cut_with_line
 from muntin.core.message import Message
 from muntin.core.parts import Other, ToolCall
 from muntin.core.planning.limits import ratio_of
+from muntin.core.tool_marks import FIND, FOUND, found_names, found_tools
 from muntin.errors import InvalidInput, InvalidType
 
 # How a unit is shown. Only calls with results become short, or stubs.
@@ -160,6 +161,9 @@ class Compactor:
                 yield self.calls(message) if level == STUB else message
             elif called is None:
                 yield self._text(message)
+            elif found_tools(message):  # whole, or a line: a schema is never cut
+                is_whole = level == CUT or self.ladder is None
+                yield message if is_whole else self.unloaded(message)
             elif level == CUT or self.ladder is None:
                 yield self.result(message, self.largest_result, keep)
             elif level == SHORT:
@@ -178,7 +182,7 @@ class Compactor:
     def result(self, message: Message, most: int, keep: tuple[Keep, ...] = BOTH) -> Message:
         """Return a message with at most `most` tokens of content; unchanged if it is not longer, or
         has no text that could stand for it."""
-        if self.content_tokens(message) <= most or _is_unread(message):
+        if self.content_tokens(message) <= most or _is_unread(message) or found_tools(message):
             return message
         key = (message, most, keep, self.loads)
         cached: Message | None = self.counter.forms.get(key)
@@ -224,6 +228,12 @@ class Compactor:
         if self.counter.text(line) >= size or _is_unread(message):
             return message
         return replace(message, content=line, attachments=())
+
+    def unloaded(self, message: Message) -> Message:
+        """Return a result that loads tools as a line: it loads nothing any more."""
+        extra = {key: value for key, value in (message.extra or {}).items() if key != FOUND}
+        line = f"[{FIND}: loaded {', '.join(found_names([message]))}]"
+        return replace(message, content=line, attachments=(), extra=extra or None)
 
     def calls(self, message: Message) -> Message:
         """Return a message with long arguments of its calls shortened."""

@@ -6,7 +6,7 @@ and asked for the same window at another budget. Other modules take the decision
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -22,8 +22,10 @@ from muntin.core.planning.memory import ConversationState
 from muntin.core.planning.render import Rendered, find_last_lowered, render
 from muntin.core.planning.slot import Recap, Slot
 from muntin.core.profile import Caching, Profile
-from muntin.core.report import Prefix, Report
+from muntin.core.report import Prefix, Report, ToolOutcome, joined_tools
 from muntin.core.schemas import NO_SCHEMAS, Schemas
+from muntin.core.toolboxes.offer import ToolOffer
+from muntin.core.toolboxes.outcomes import tool_outcomes
 from muntin.core.window import Breakpoint, MessageOutcome, Window
 
 # No budget is larger.
@@ -160,7 +162,7 @@ class Plan:
             starts=self.starts,
             moved=frozenset(plan.slot.name for plan in self.slots if plan.has_moved),
             behind=texts_after_conversation([plan.slot for plan in self.slots]),
-            tools=self.declared.tools,
+            tools=self.declared.tools.in_prompt,
             tokens=self.tokens,
             counter=self.declared.counter,
             lowered=find_last_lowered(self.slots),
@@ -186,7 +188,15 @@ class Plan:
             tokenizer=self.declared.counter.name,
             prefix=self._prefix,
             warnings=tuple(self._warnings()),
+            tools=tuple(self._tool_outcomes(is_stored=in_ranges)),
         )
+
+    def _tool_outcomes(self, *, is_stored: bool) -> Iterable[ToolOutcome]:
+        tools = self.declared.tools
+        if not isinstance(tools, ToolOffer):
+            return ()
+        outcomes = tool_outcomes(tools, self._composed[0].messages)
+        return joined_tools(outcomes) if is_stored else outcomes
 
     @cached_property
     def _prefix(self) -> Prefix | None:

@@ -6,7 +6,7 @@ decides nothing: that is `planner`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
 
@@ -44,7 +44,9 @@ from muntin.core.planning.slot import (
     check_slot,
 )
 from muntin.core.profile import Profile, as_profile
+from muntin.core.report import TOOL_INDEX
 from muntin.core.schemas import Schemas
+from muntin.core.toolboxes.offer import ToolOffer
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType
 
@@ -232,7 +234,7 @@ class Slots:
         before = self.previous
         return plan_window(
             Declaration(
-                tuple(self._slots),
+                (*self._slots, *self._tool_index()),
                 self.budget,
                 self.counter,
                 self.tools,
@@ -241,6 +243,21 @@ class Slots:
                 self.recap,
             )
         )
+
+    def _tool_index(self) -> Iterator[Slot]:
+        """Yield the slot that says which tools can be loaded, if there is one: behind the system
+        text at the head, whatever else stands there."""
+        tools = self.tools
+        if isinstance(tools, ToolOffer) and tools.index_text:
+            yield Slot(
+                TOOL_INDEX,
+                len(self._slots),
+                tools.index_messages,
+                kind="text",
+                required=True,
+                place=Place(tier="pinned", lasting=True),
+                detail=tools.words,
+            )
 
     def render(self) -> Window:
         """Compose the window; the same slots always give the same bytes."""

@@ -129,7 +129,7 @@ class Call:
             tools and definition.options.rules.over(turn.flow.rules).over(turn.app.rules).recovers
         )
         recovery = [ctx.load_result] if recovers else []
-        call.composer, call.tools = offering(composer, tools, recovery)
+        call.composer, call.tools = await offering(composer, tools, recovery, definition.what)
         call.messages, ours = turn_input(own_messages, recorded)
         call.past = await past_turns(definition, ctx, ours)
         return call

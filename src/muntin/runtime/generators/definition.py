@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import uuid4
 
 from muntin.agent.loop import last_reply
+from muntin.agent.toolbox import ToolSearchLike
 from muntin.agent.tools import ToolLike, as_tools
 from muntin.calls import TIMEOUT, arity, takes_arguments_of
 from muntin.core.budget import Budget
@@ -198,6 +199,7 @@ def generator(
     recovery: RecoveryLike = INHERIT,
     recall: RecallLike = INHERIT,
     summary: SummaryLike = INHERIT,
+    tool_search: ToolSearchLike = INHERIT,
 ) -> Generator:
     """Define a generator.
 
@@ -212,8 +214,9 @@ def generator(
     tool result, `ladder` how calls and results leave; `recovery` adds tools that read the parts
     that were cut. `recall` brings back messages of the history that have left the window and bear
     on the input, within the flow's window; with a history of some turns only if it is given.
-    `summary` summarises the messages that leave the history. Of these five, a setting that is not
-    given is the flow's or the app's; False or None is off.
+    `summary` summarises the messages that leave the history, `tool_search` says when tools of
+    toolboxes are found instead of declared. Of these six, a setting that is not given is the flow's
+    or the app's; False or None is off.
     """
     front = prompt.config if isinstance(prompt, PromptFile) else {}
     check_optional_text(name, "generator: name")
@@ -243,7 +246,7 @@ def generator(
         visibility=_as_visibility(visibility, what),
         options=CallOptions.of(
             what,
-            RunRules.of(what, results, ladder, recovery, recall, summary),
+            RunRules.of(what, results, ladder, recovery, recall, summary, tool_search),
             settings=settings,
             budget=budget,
             max_steps=max_steps,
