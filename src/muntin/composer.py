@@ -107,6 +107,9 @@ class Composer:
         profile = Profile.of(name)
         if profile is not None and not caching:
             profile = replace(profile, caching=None)
+        loading = getattr(model, "tool_loading", None)
+        if profile is not None and loading is not None:
+            profile = replace(profile, tool_loading=loading)
         if budget is None:
             budget = getattr(model, "budget", None)
         return cls(

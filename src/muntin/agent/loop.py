@@ -35,8 +35,14 @@ from muntin.core.parts import ToolCall
 from muntin.core.planning.slot import MessageLike
 from muntin.core.profile import Profile
 from muntin.core.report import Reported
-from muntin.core.tool_marks import CALL, FIND, found_names, is_boxed
-from muntin.core.toolboxes.finding import answer_search, load_for_error, target, with_marks
+from muntin.core.tool_marks import CALL, FIND, is_boxed
+from muntin.core.toolboxes.finding import (
+    SCHEMA_WORDS,
+    answer_search,
+    load_for_error,
+    target,
+    with_marks,
+)
 from muntin.core.toolboxes.offer import ToolOffer
 from muntin.core.window import Window
 from muntin.errors import BudgetExceeded, InvalidType, MuntinError, StepLimit
@@ -240,7 +246,7 @@ class Run(ABC):
         """Run a call; return the event, and the result as it was recorded."""
         function, offer = self._tools.get(call.name), self._offer
         if offer is not None and call.name == FIND:
-            result = answer_search(call, offer, self._counter, self._before(call))
+            result = answer_search(call, offer, self._counter, self._before())
             return ToolFinished(call, result), await self._keep(result)
         extra: dict[str, Any] = {}
         if function is None:
@@ -286,19 +292,16 @@ class Run(ABC):
     ) -> tuple[str, dict[str, Any]]:
         """Show the schema with the first error of a tool's arguments in this run."""
         boxed = offer.catalogue.by_name.get(call.name)
-        if boxed is None or call.name in found_names(self._before(call, searches=False)):
+        before = self._before()
+        same = {c.id for message in before for c in message.tool_calls if c.name == call.name}
+        shown = any(m.tool_call_id in same and SCHEMA_WORDS in m.text for m in before)
+        if boxed is None or shown:
             return text, {}
-        return load_for_error(boxed, text)
+        return load_for_error(boxed, text, offer.loading)
 
-    def _before(self, call: ToolCall, *, searches: bool = True) -> list[Message]:
-        """Return the messages of this run before the answer with a call; without `searches` only
-        calls of other tools and their results."""
-        last = _last_answer(self._messages)
-        messages = self._messages[:last]
-        if searches:
-            return messages
-        found = {c.id for m in messages for c in m.tool_calls if c.name == FIND}
-        return [message for message in messages if message.tool_call_id not in found]
+    def _before(self) -> list[Message]:
+        """Return the messages of this run before the last answer."""
+        return self._messages[: _last_answer(self._messages)]
 
     async def _keep(self, message: Message) -> Message:
         """Record a message; finish recording even if the run is cancelled meanwhile."""

@@ -122,6 +122,13 @@ _TABLE: tuple[tuple[str, Caching | None], ...] = (
 _RULES = [(re.compile(pattern), rules) for pattern, rules in _TABLE]
 
 
+# Models of Claude that load deferred tools by references:
+# https://platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool
+_REFERS = re.compile(
+    r"anthropic/claude-((sonnet|opus|haiku)-(4-[5-9]\b|[5-9]\b|\d\d)|(fable|mythos)-)"
+)
+
+
 def caching_of(model: str) -> Caching | None:
     """Return the caching rules of `model`, written `provider/model`, with the table's prices.
 
@@ -191,6 +198,7 @@ def _profile(model: str) -> Profile:
         tokenizer=name,
         system_first=named.provider in _SYSTEM_FIRST,
         caching=caching,
+        tool_loading="reference" if _REFERS.match(name.lower().replace(".", "-")) else "text",
     )
 
 

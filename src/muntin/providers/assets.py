@@ -333,6 +333,11 @@ class WithAssets:
         """The name of the model."""
         return self._model.name
 
+    @property
+    def tool_loading(self) -> Any:
+        """How the model's server takes tools that are found."""
+        return getattr(self._model, "tool_loading", None)
+
     async def complete(self, window: Window, *, settings: Mapping[str, Any]) -> Reply:
         """Send the window with its files and return the whole answer."""
         files = await self._files(window)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 from muntin.calls import sync_stream, sync_twin
@@ -90,6 +90,18 @@ class Client:
         keys = (self._options.api_key, *(os.environ.get(name) for name in self._api.keys))
         address = self._options.base_url or os.environ.get(self._api.address)
         return digest(f"{next(filter(None, keys), '')} {address or ''}", 8)
+
+    @property
+    def tool_loading(self) -> Literal["reference", "item", "text"] | None:
+        """How this server takes tools that are found in a conversation; None where the model's
+        profile knows. Servers that only speak a vendor's API take them as text."""
+        try:
+            is_elsewhere = self._api.elsewhere(self._options.base_url)
+        except InvalidInput:  # the first request says what is wrong with the address
+            return "text"
+        if is_elsewhere:
+            return "text"
+        return "item" if self._api.wire == "responses" else None
 
     async def complete(
         self,

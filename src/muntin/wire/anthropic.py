@@ -27,6 +27,9 @@ from muntin.core.parts import (
     part_from_dict,
 )
 from muntin.core.profile import OMITTED
+from muntin.core.tool_marks import FIND, found_names, found_tools
+from muntin.core.toolboxes.finding import declaration_of
+from muntin.core.toolboxes.offer import deferred
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType, MuntinError
 from muntin.wire.answers import END, AnswerParts
@@ -46,7 +49,7 @@ from muntin.wire.common import (
     result_text,
     with_fields,
 )
-from muntin.wire.encoder import Encoder, arrange_as_called, led_by_user
+from muntin.wire.encoder import Encoder, arrange_as_called, led_by_user, loads_by
 from muntin.wire.media import (
     Content,
     Media,
@@ -54,7 +57,7 @@ from muntin.wire.media import (
     hinted,
     miss_detail,
 )
-from muntin.wire.names import ToolNames, declared_tools, schema_of
+from muntin.wire.names import ToolNames, declared_tools, names_in, schema_of
 from muntin.wire.pieces import Fitted
 from muntin.wire.reply import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
 from muntin.wire.requests import (
@@ -288,6 +291,8 @@ class _Encoder(Encoder):
     def __init__(self, files: Files, names: ToolNames, tracking: bool) -> None:
         super().__init__("anthropic", files, names, _IDS, "Anthropic has no names")
         self.own_tools: set[str] = set()
+        # Whether results of `find_tools` refer to deferred tools.
+        self.refers = False
         self.system: list[SentBlock] = []
         self.turns: list[dict[str, Any]] = []
         self.role: str | None = None  # the role of the last turn
@@ -299,6 +304,7 @@ class _Encoder(Encoder):
 
     def request(self, window: Window) -> dict[str, Any]:
         leading = True
+        self.refers = loads_by(window) == "reference"
         for index, message, answers in arrange_as_called(window):
             role = message.role
             leading = leading and role == "system"
@@ -332,12 +338,24 @@ class _Encoder(Encoder):
         request: dict[str, Any] = {"messages": turns}
         if system:
             request["system"] = system
-        tools = [tool for tool in map(self._tool, window.tools) if tool is not None]
+        declared = (*window.tools, *self._lost_tools(window))
+        tools = [tool for tool in map(self._tool, declared) if tool is not None]
         if tools:
             request["tools"] = tools
         self._mark(window, tools)
         self.ledger.enter(window)
         return request
+
+    def _lost_tools(self, window: Window) -> Iterator[dict[str, Any]]:
+        """Yield declarations of tools that a result refers to and that are no longer declared."""
+        if not self.refers:
+            return
+        names = {name for tool in window.tools for name in names_in(tool)}
+        for message in window.messages:
+            for tool in found_tools(message):
+                if tool["name"] not in names:
+                    names.add(tool["name"])
+                    yield deferred(declaration_of(tool))
 
     def _add(self, index: int, role: str, blocks: list[SentBlock], *, plain: bool = False) -> None:
         """Add blocks to the turn of this role, or begin it; `plain` blocks are unmarked texts."""
@@ -502,7 +520,11 @@ class _Encoder(Encoder):
     ) -> SentBlock:
         block: SentBlock = {"type": "tool_result", "tool_use_id": call_id}
         text = result_text(result)
-        if text is None and result is not None:
+        if self.refers and call.name == FIND and result is not None and found_tools(result):
+            # References stand alone: a text beside them is documented nowhere.
+            names = map(self.names, found_names([result]))
+            block["content"] = [{"type": "tool_reference", "tool_name": name} for name in names]
+        elif text is None and result is not None:
             content = self._blocks(index, result, "tool")
             if content:
                 block["content"] = content

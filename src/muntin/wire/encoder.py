@@ -11,8 +11,10 @@ from muntin.core.caching.wire_order import Answer, ArrangedMessage, arrange
 from muntin.core.compaction import is_compaction
 from muntin.core.message import Message
 from muntin.core.parts import Other, ToolCall
-from muntin.core.tool_marks import CALL, is_boxed
+from muntin.core.schemas import is_deferred
+from muntin.core.tool_marks import CALL, FIND, is_boxed
 from muntin.core.toolboxes.finding import wrapped
+from muntin.core.toolboxes.offer import Loading
 from muntin.core.window import Window
 from muntin.wire.answers import END
 from muntin.wire.common import Files, Ids, Ledger
@@ -85,6 +87,16 @@ class Encoder:
     def miss_tool(self, tool: Mapping[str, Any]) -> None:
         """List a tool that the API does not have."""
         self.ledger.miss(None, f"tool {tool.get('name') or tool.get('type')!r}", "the API has none")
+
+
+def loads_by(window: Window) -> Loading | None:
+    """Say how a window loads tools that are found; None if its tools are not searched."""
+    names = {name for tool in window.tools for name in names_in(tool)}
+    if FIND not in names:
+        return None
+    if CALL in names:
+        return "text"
+    return "reference" if any(map(is_deferred, window.tools)) else "item"
 
 
 def arrange_as_called(window: Window) -> list[ArrangedMessage]:

@@ -24,6 +24,8 @@ from muntin.core.parts import (
     as_plain,
     part_from_dict,
 )
+from muntin.core.tool_marks import FIND, found_tools, is_boxed
+from muntin.core.toolboxes.finding import declaration_of, loaded_text
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, MuntinError
 from muntin.wire.answers import END, AnswerParts
@@ -40,7 +42,7 @@ from muntin.wire.common import (
     known_extra,
     made_by,
 )
-from muntin.wire.encoder import Encoder, arrange_as_called
+from muntin.wire.encoder import Encoder, arrange_as_called, loads_by
 from muntin.wire.media import Content, Media, contents, hinted
 from muntin.wire.names import ToolNames, schema_of
 from muntin.wire.pieces import Fitted, Placed
@@ -311,8 +313,12 @@ class _Encoder(Encoder):
     def __init__(self, files: Files, names: ToolNames) -> None:
         super().__init__("openai", files, names, _IDS, "Responses has no names")
         self.sent: list[tuple[int, dict[str, Any]]] = []
+        # Whether tools that are found get declarations behind their results, and which have one.
+        self.adds_tools = False
+        self.added: set[str] = set()
 
     def request(self, window: Window) -> dict[str, Any]:
+        self.adds_tools = loads_by(window) == "item"
         for index, message, answers in arrange_as_called(window):
             content = message.content
             if content and not answers and message.role != "tool" and is_text(message):
@@ -429,6 +435,27 @@ class _Encoder(Encoder):
         self._add_contents(index, places.get(END, ()), named)
         for at, item in results:
             self._add(at, item)
+        for _, result, at in answers:
+            if self.adds_tools and result is not None and found_tools(result):
+                self._add(at, self._additional_tools(result))
+
+    def _additional_tools(self, result: Message) -> dict[str, Any]:
+        """Return the item that declares what a result loads."""
+        tools = []
+        for tool in map(declaration_of, found_tools(result)):
+            self.added.add(tool["name"])
+            name = self.names(tool["name"])
+            parameters = schema_of(tool["parameters"])
+            tools.append(
+                {
+                    "type": "function",
+                    **tool,
+                    "name": name,
+                    "parameters": parameters,
+                    "strict": False,
+                }
+            )
+        return {"type": "additional_tools", "role": "developer", "tools": tools}
 
     def _add_contents(self, index: int, parts: Sequence[Content], named: bool) -> None:
         """Add the assistant's texts and reasoning; texts of one item become one item."""
@@ -504,6 +531,10 @@ class _Encoder(Encoder):
         # Another vendor's call may have a `caller` too.
         ours = ("namespace", *(_CALL_FIELDS if _sent_id(extra, True) else ()))
         rest = known_extra(extra, ours, index, self.ledger, ("type",))
+        if is_boxed(call):  # the namespace of a declaration in this request, not of another one
+            rest.pop("namespace", None)
+            if call.name in self.added:
+                rest["namespace"] = name
         item_id = _sent_id(extra, named)
         if item_id is not None:
             rest |= {"id": item_id, **({"status": extra["status"]} if extra.get("status") else {})}
@@ -519,6 +550,8 @@ class _Encoder(Encoder):
         output: Any = NO_RESULT
         if result is not None:
             output = self._content(index, result, "tool") or ""
+            if self.adds_tools and call.name == FIND and found_tools(result):
+                output = loaded_text(result)
             self.miss_name(index, result, call)
             self.ledger.miss_fields(index, result.extra or {})
         return {"type": result_type(call), "call_id": call_id, "output": output}

@@ -337,7 +337,7 @@ class Counter:
         tools_counted, total = self._tools
         if tools_counted is tools:
             return total
-        schemas = tools if isinstance(tools, Schemas) else Schemas(tools)
+        schemas = (tools if isinstance(tools, Schemas) else Schemas(tools)).in_prompt
         total = self.overhead * len(schemas)
         for number, text in enumerate(schemas.texts):
             try:

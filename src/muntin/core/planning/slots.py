@@ -213,7 +213,9 @@ class Slots:
         self._slots.append(check_slot(slot))
 
     def take(self, slot: Slot) -> None:
-        """Add a slot that was made elsewhere."""
+        """Add a slot that was made elsewhere; the index of tools is added by `plan`."""
+        if slot.name == TOOL_INDEX:
+            return
         self._has_input = self._has_input or slot.is_input
         place = len(self._slots)
         self._slots.append(slot if slot.index == place else replace(slot, index=place))

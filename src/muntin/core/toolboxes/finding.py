@@ -16,8 +16,8 @@ from muntin.core.checks import compact_json
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message
 from muntin.core.parts import ToolCall
-from muntin.core.tool_marks import CALL, CALLED, FIND, FOUND, found_names
-from muntin.core.toolboxes.offer import ToolOffer
+from muntin.core.tool_marks import CALL, CALLED, FIND, FOUND, found_names, found_tools
+from muntin.core.toolboxes.offer import Loading, ToolOffer
 from muntin.core.toolboxes.rungs import RUNGS, BoxedTool
 
 # A search loads at most so many tools, in so many tokens, or this part of the budget.
@@ -25,6 +25,8 @@ MOST_TOOLS, MOST_TOKENS, _PART = 8, 2_000, 8
 # So many other tools are named where the index does not show names.
 _OTHERS = 10
 _QUESTION_CHARACTERS = 1_000
+# Before the schema in an error of wrong arguments.
+SCHEMA_WORDS = "The parameters are: "
 _NOTHING = "Nothing found. Say it in other words, or name a toolbox."
 
 
@@ -169,11 +171,19 @@ def declaration_of(found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def load_for_error(tool: BoxedTool, text: str) -> tuple[str, dict[str, Any]]:
-    """Return an error of wrong arguments that shows the schema, and the field that loads it."""
+def loaded_text(result: Message) -> str:
+    """Return the text of a result where the declarations stand elsewhere: only their names."""
+    tools = found_tools(result)
+    rest = result.text.splitlines()[1 + len(tools) :]
+    return "\n".join([f"Loaded: {', '.join(found_names([result]))}", *rest])
+
+
+def load_for_error(tool: BoxedTool, text: str, loading: Loading) -> tuple[str, dict[str, Any]]:
+    """Return an error of wrong arguments that shows the schema, and the field that loads it. Where
+    only references load, which stand alone in their result, the error loads nothing."""
     declaration = tool.at("full")
-    schema = compact_json(declaration["parameters"])
-    return f"{text} The parameters are: {schema}", {FOUND: [{**declaration, "rung": "full"}]}
+    text = f"{text}. {SCHEMA_WORDS}{compact_json(declaration['parameters'])}"
+    return text, {} if loading == "reference" else {FOUND: [{**declaration, "rung": "full"}]}
 
 
 def _before(names: Sequence[str]) -> str:

@@ -129,9 +129,8 @@ class ToolOffer(Schemas):
                 )
         schemas = sorted(Schemas.of(declared), key=_name)
         if loading == "reference":
-            schemas += sorted(
-                map(deferred, (catalogue.by_name[_name(s)] for s in not_pinned)), key=_name
-            )
+            full = [catalogue.by_name[_name(schema)].at("full") for schema in not_pinned]
+            schemas += sorted(map(deferred, full), key=_name)
         listed = [catalogue.by_name[_name(schema)] for schema in not_pinned]
         offer = cls(schemas)
         for rung in INDEX_RUNGS:
@@ -216,12 +215,11 @@ class ToolOffer(Schemas):
         return f"{about}{len(self.listed):,} tools in {len(boxes):,} toolbox{plural}"
 
 
-def deferred(tool: BoxedTool) -> dict[str, Any]:
+def deferred(declaration: Mapping[str, Any]) -> dict[str, Any]:
     """Return a declaration that the model does not see until a reference names it."""
-    declaration = tool.at("full")
     return {
-        "name": tool.name,
-        "description": tool.description,
+        "name": declaration["name"],
+        "description": declaration["description"],
         "input_schema": declaration["parameters"],
         "defer_loading": True,
     }
