@@ -17,12 +17,14 @@ from bench import adapters, first_token, long_runs, recall, scale
 from bench.cache.table import tables
 from bench.headlines import HEADLINES, find
 from bench.measure import Figure
+from bench.memory_talks import answers
+from bench.memory_words import LANGUAGES
 from bench.page import pages, sections
 from bench.runs.ours import POLICIES
 from bench.runs.score import MODELS
 from bench.runs.script import script
 from bench.runs.table import places
-from muntin import Session
+from muntin import History, Session
 from muntin.timeline.store.sql import Store
 from tests.products import sample
 
@@ -115,6 +117,14 @@ def test_a_client_that_fits_its_requests_sends_only_what_is_valid():
 def test_recall_finds_its_needles_and_facts_in_every_language():
     figures = list(recall.evidence(short=True))
     assert [figure for figure in figures if not figure.held] == []
+
+
+def test_what_a_user_said_in_passing_is_found_among_long_answers():
+    asked = list(answers(LANGUAGES[0], turns=40))
+    history = History(asked[0].messages)
+    found = [case.evidence in history.relevant(case.text, tokens=1_000) for case in asked]
+    assert sum(found) >= 0.9 * len(asked)
+    assert all(any(case.evidence in m.text for m in case.messages) for case in asked)
 
 
 def test_a_store_of_many_sessions_is_one_that_muntin_reads(tmp_path):

@@ -20,7 +20,7 @@ from muntin.core.planning.units import link, read_slot
 from muntin.errors import InvalidInput, InvalidType
 from muntin.settings import counter_for
 from muntin.timeline.recall.excerpts import Recalled
-from muntin.timeline.recall.lists import MessageList
+from muntin.timeline.recall.lists import relevant
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +183,7 @@ class History:
         It has at most `tokens` as a message, and at most `limit` excerpts. `times` are the times of
         the messages.
         """
-        listed = MessageList(self._messages, times)
-        return listed.relevant(query, tokens, limit, self._counter)
+        return relevant(self._messages, query, tokens, self._counter, limit=limit, times=times)
 
     def recent_text(self, n: int) -> str:
         """Return the latest `n` messages as plain text, one speaker a line.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin import History, InvalidInput, Message, Slots, ToolCall, assistant, tool, user
-from muntin.timeline.recall.excerpts import RESULT, Finder
+from muntin.timeline.recall import choose, lists
+from muntin.timeline.recall.excerpts import RESULT, Excerpt, Finder, Spoken, tell
 from muntin.timeline.recall.excerpts import SAID as SAID_LONGEST
 from tests.timeline.recall.corpus import SAID
 
@@ -204,3 +206,59 @@ def test_times_of_all_zones_are_days():
     times = [datetime(2024, 5, 1, 23, tzinfo=UTC), None]
     found = History([user("cello"), user("cello too")]).relevant("cello", tokens=100, times=times)
     assert "\n2024-05-01\n0 user: cello\n" in found
+
+
+def test_the_index_of_a_list_grows_with_it_and_each_message_is_indexed_once(monkeypatch):
+    indexed: list[str] = []
+    inner = lists.indexed_text
+
+    def noted(message: Message) -> str:
+        indexed.append(message.text)
+        return inner(message)
+
+    monkeypatch.setattr(lists, "indexed_text", noted)
+    said = [f"Zeppelin {n} lands in Lucerne." for n in range(40)]
+    for end in (20, 20, 30, 40):
+        found = History(list(map(user, said[:end]))).relevant(f"zeppelin {end - 1}", tokens=300)
+        assert end - 1 in found.positions
+    assert indexed == said
+
+
+@pytest.mark.parametrize("change", ["shorter", "another message", "another day"])
+def test_another_list_is_answered_as_if_it_were_the_only_one(change):
+    said = [f"Zeppelin {n % 7} lands in Lucerne." for n in range(30)]
+    days: list[datetime | None] = [datetime(2026, 5, 8)] * 30
+
+    def ask() -> tuple[str, tuple[int, ...]]:
+        history = History(list(map(user, said)))
+        found = history.relevant("zeppelin 3", tokens=120, times=days)
+        return found.text, found.positions
+
+    ask()
+    if change == "shorter":
+        del said[20:], days[20:]
+    elif change == "another message":
+        said[3] = "Nothing."
+    else:
+        days[2:] = [datetime(2026, 5, 9)] * 28
+    found = ask()
+    lists._lists.clear()
+    assert ask() == found
+
+
+def test_what_cannot_fit_is_not_looked_at_and_still_named_as_what_comes_next(monkeypatch):
+    told: list[int] = []
+
+    def noted(group: Sequence[Spoken], score: float, finder: Finder) -> Excerpt | None:
+        told.append(group[0].position)
+        return tell(group, score, finder)
+
+    monkeypatch.setattr(choose, "tell", noted)
+    long = "The zeppelin, the zeppelin of Lucerne! " * 60
+    said = [long if n % 2 else f"Lucerne {n}." for n in range(60)]
+    found = History(list(map(user, said))).relevant("zeppelin of Lucerne", tokens=60)
+    assert found.positions
+    assert not any(position % 2 for position in found.positions)
+    assert found.following is not None
+    assert found.following.positions[0] % 2
+    assert sum(position % 2 for position in told) == 1

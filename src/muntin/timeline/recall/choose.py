@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
-from itertools import islice
 from typing import TypeAlias
 
 from muntin.core.checks import check_count, check_size, check_text
@@ -20,6 +19,8 @@ Load: TypeAlias = Callable[[Sequence[int]], Mapping[int, Sequence[Spoken]]]
 _BATCH = 24
 # The search ends when this many tokens are left, or after this many messages in vain.
 _LEAST, _VAIN = 8, 60
+# So many characters a token has usually, and at most.
+_USUAL, _MOST = 4, 8
 
 
 def check_query(query: object, tokens: object, limit: object) -> None:
@@ -32,13 +33,17 @@ def check_query(query: object, tokens: object, limit: object) -> None:
 
 def choose(
     hits: Iterable[Hit],
+    sizes: Mapping[int, int] | Sequence[int],
     load: Load,
     question: Question,
     counter: Counter,
     tokens: int,
     limit: int | None = None,
 ) -> Recalled:
-    """Return the best of the hits, within `tokens` as one message."""
+    """Return the best of the hits, within `tokens` as one message.
+
+    By their `sizes`, in characters by number, only hits are read that may fit.
+    """
     finder = Finder(question.worths, question.weights)
     room = tokens - counter.message(Message("user", write([Excerpt((0,), 0.0, (), "")])))
     chosen: list[Excerpt] = []
@@ -46,28 +51,37 @@ def choose(
     days: set[date] = set()
     following: Excerpt | None = None
     vain = 0
-    for hit, group in _groups(hits, load):
-        full = room < _LEAST or vain > _VAIN or (limit is not None and len(chosen) >= limit)
-        is_chosen = not chosen_positions.isdisjoint(spoken.position for spoken in group)
-        if is_chosen and not full:
+    too_large: list[Hit] = []
+    remaining, full = iter(hits), False
+    while not full and (batch := _fitting(remaining, sizes, room, too_large)):
+        groups = load([hit.number for hit in batch])
+        for hit in batch:
+            group = groups.get(hit.number)
+            full = room < _LEAST or vain > _VAIN or (limit is not None and len(chosen) >= limit)
+            if not group:
+                continue
+            if not full and any(spoken.position in chosen_positions for spoken in group):
+                vain += 1
+                continue
+            excerpt = tell(group, hit.score, finder)
+            if excerpt is None:
+                continue
+            cost = counter.text_once(f"{excerpt.text}\n")
+            if excerpt.day is not None and excerpt.day not in days:
+                cost += counter.text(f"{excerpt.day}\n")
+            if not full and cost <= room:
+                chosen.append(excerpt)
+                days.update(filter(None, [excerpt.day]))
+                chosen_positions.update(excerpt.positions)
+                room -= cost
+                continue
+            following = following or excerpt
+            if full:
+                break
             vain += 1
-            continue
-        excerpt = tell(group, hit.score, finder)
-        if excerpt is None:
-            continue
-        cost = counter.text_once(f"{excerpt.text}\n")
-        if excerpt.day is not None and excerpt.day not in days:
-            cost += counter.text(f"{excerpt.day}\n")
-        if not full and cost <= room:
-            chosen.append(excerpt)
-            days.update(filter(None, [excerpt.day]))
-            chosen_positions.update(excerpt.positions)
-            room -= cost
-            continue
-        following = following or excerpt
-        if full:
-            break
-        vain += 1
+    if too_large and (following is None or following.score < too_large[0].score):
+        group = load([too_large[0].number]).get(too_large[0].number, ())
+        following = tell(group, too_large[0].score, finder) or following
     # If the whole has too many tokens, the worst excerpts go.
     while chosen:
         text = write(chosen)
@@ -81,8 +95,20 @@ def choose(
     return Recalled(following=following)
 
 
-def _groups(hits: Iterable[Hit], load: Load) -> Iterator[tuple[Hit, Sequence[Spoken]]]:
-    remaining = iter(hits)
-    while batch := list(islice(remaining, _BATCH)):
-        groups = load([hit.number for hit in batch])
-        yield from ((hit, groups[hit.number]) for hit in batch if groups.get(hit.number))
+def _fitting(
+    hits: Iterator[Hit], sizes: Mapping[int, int] | Sequence[int], room: int, too_large: list[Hit]
+) -> list[Hit]:
+    """Return the next hits to be read: those that may fit, until they fill the room twice."""
+    batch: list[Hit] = []
+    total = 0
+    for hit in hits:
+        if sizes[hit.number] // _MOST > room:
+            too_large.append(hit)
+            if len(too_large) > _VAIN:
+                break
+            continue
+        batch.append(hit)
+        total += sizes[hit.number] // _USUAL
+        if len(batch) == _BATCH or total > 2 * room:
+            break
+    return batch

@@ -30,6 +30,8 @@ CLASSES = (6, 12, 20, 32, 50, 80, 130, 200, 320)
 SPARSE = 96
 # About how many bytes a word takes beside its messages.
 _ENTRY = 150
+# No message counts as longer than so many characters: an excerpt shows no more of it.
+LONGEST = 800
 # The day of messages before the first message with a date.
 NO_DAY = 1
 
@@ -46,7 +48,8 @@ Posting: TypeAlias = bytes | Lanes
 @dataclass(frozen=True, slots=True)
 class Segment:
     """The messages that a store keeps together, by number: their words, their speakers, their
-    lengths; which are the assistant's prose, and which state a wish of the user."""
+    lengths; which are the assistant's prose, and which state a wish of the user; and for each
+    message, of how many characters it is."""
 
     size: int
     classes: Sequence[Sequence[int]]
@@ -54,6 +57,7 @@ class Segment:
     speakers: Mapping[str, Sequence[int]]
     prose: Sequence[int]
     wishes: Sequence[int]
+    sizes: Sequence[int]
 
 
 @dataclass(slots=True)
@@ -105,8 +109,8 @@ class Block:
         self.wishes = joined(self.wishes, segment.wishes)
         self.size += segment.size
 
-    def part(self, first: int, end: int) -> Segment:
-        """Return the messages from number `first` to before `end`."""
+    def part(self, first: int, end: int, sizes: Sequence[int]) -> Segment:
+        """Return the messages from number `first` to before `end`, which have these sizes."""
         cut = range(first, end)
         numbers_by_term = {term: numbers_of(held, cut) for term, held in self.terms.items()}
         numbers_by_name = {name: numbers_of(held, cut) for name, held in self.speakers.items()}
@@ -117,6 +121,7 @@ class Block:
             {name: numbers for name, numbers in numbers_by_name.items() if numbers},
             numbers_of(self.prose, cut),
             numbers_of(self.wishes, cut),
+            sizes,
         )
 
     def having(self, wanted: Iterable[str]) -> Lanes | None:
@@ -159,6 +164,8 @@ class Index:
         # The day of each message, as an ordinal, and its position; both only grow.
         self.days = array("i")
         self.positions = array("q")
+        # How many characters each message has.
+        self.sizes = array("H")
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -188,6 +195,7 @@ class Index:
         self._know(name)
         last = self.days[-1] if self.days else NO_DAY
         self.days.append(last if day is None else max(last, day.toordinal()))
+        self.sizes.append(min(len(text), LONGEST))
         self.positions.append(len(self) if position is None else position)
 
     def take(self, segment: Segment, days: Iterable[int], positions: Iterable[int]) -> None:
@@ -199,13 +207,15 @@ class Index:
             self._know(name)
         self.days.extend(days)
         self.positions.extend(positions)
+        self.sizes.extend(segment.sizes)
 
     def part(self, number: int) -> tuple[Segment, array[int], array[int]]:
         """Return a segment, with the days and positions of its messages."""
         first = number * self.segment
         end = min(first + self.segment, len(self))
         start = first - first % self.block
-        segment = self.blocks[first // self.block].part(first - start, end - start)
+        block, sizes = self.blocks[first // self.block], self.sizes[first:end]
+        segment = block.part(first - start, end - start, sizes)
         return segment, self.days[first:end], self.positions[first:end]
 
     def _last(self) -> Block:
@@ -234,7 +244,7 @@ class Index:
     def bytes(self) -> int:
         """About how many bytes the index takes in memory."""
         held = sum(block.bytes for block in self.blocks)
-        return held + 12 * len(self) + _ENTRY * len(self.frequency)
+        return held + 14 * len(self) + _ENTRY * len(self.frequency)
 
 
 def _none() -> Lanes:

@@ -1,9 +1,13 @@
-"""Recalling from a list of messages, which is indexed for one question or for several."""
+"""Recalling from a list of messages, whose index is kept and grows with the list."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
+from itertools import islice
+from threading import Lock
+from typing import TypeAlias
 
 from muntin.core.checks import shown
 from muntin.core.counting.counter import Counter
@@ -15,6 +19,10 @@ from muntin.timeline.recall.index import Index
 from muntin.timeline.recall.ranking import rank, understand
 from muntin.timeline.recall.related import table
 
+# How many lists are kept with their indexes.
+MOST_LISTS = 16
+# How many of the best hits are looked at.
+_BEST = 400
 # The call of a result is searched among this many messages before it, its results behind it.
 NEAR = 32
 
@@ -34,49 +42,114 @@ def indexed_role(message: Message) -> str:
     return "tool" if message.tool_calls else message.role
 
 
+# The times of messages; empty if none is known.
+Times: TypeAlias = tuple[datetime | None, ...]
+
+
 class MessageList:
-    """A list of messages with its index; positions are the indices of the list."""
+    """A list of messages with its index, which grows with the list; positions are the indices."""
 
-    def __init__(
-        self, messages: Sequence[Message], times: Sequence[datetime | None] | None = None
-    ) -> None:
-        self._messages = messages
-        self._times = _check_times(times, len(messages))
+    def __init__(self) -> None:
+        self.messages: tuple[Message, ...] = ()
+        self.times: Times = ()
         self._index = Index()
-        for number, message in enumerate(messages):
-            time = self._times[number] if self._times else None
-            day = None if time is None else time.date()
+        self._lock = Lock()
+
+    def relevant(
+        self,
+        messages: tuple[Message, ...],
+        times: Times,
+        query: str,
+        tokens: int,
+        limit: int | None,
+        counter: Counter,
+        within: range | None,
+    ) -> Recalled | None:
+        """Return the messages that bear on a question; None if the list does not begin with the
+        messages that are here."""
+        with self._lock:
+            size = len(self.messages)
+            if messages[:size] != self.messages or times[:size] != self.times:
+                return None
+            self._extend(messages, times)
+            question = understand(self._index, query, table())
+            hits = list(islice(rank(self._index, question, within), _BEST))
+            sizes = {hit.number: self._index.sizes[hit.number] for hit in hits}
+        load = partial(_load, messages, times)
+        return choose(hits, sizes, load, question, counter, tokens, limit)
+
+    def _extend(self, messages: tuple[Message, ...], times: Times) -> None:
+        for number in range(len(self.messages), len(messages)):
+            message, time = messages[number], times[number] if times else None
             text, role = indexed_text(message), indexed_role(message)
+            day = None if time is None else time.date()
             self._index.add(text, name=message.name or "", role=role, day=day)
-
-    def relevant(self, query: str, tokens: int, limit: int | None, counter: Counter) -> Recalled:
-        """Return the messages that bear on a question, as one text of at most `tokens`."""
-        check_query(query, tokens, limit)
-        question = understand(self._index, query, table())
-        hits = rank(self._index, question)
-        return choose(hits, self._load, question, counter, tokens, limit)
-
-    def _load(self, numbers: Sequence[int]) -> Mapping[int, Sequence[Spoken]]:
-        groups = {}
-        for number in numbers:
-            first = max(0, number - NEAR)
-            near = [self._spoken(place) for place in range(first, number + NEAR + 1)]
-            here = [spoken for spoken in near if spoken is not None]
-            groups[number] = group_of(here, number - first)
-        return groups
-
-    def _spoken(self, number: int) -> Spoken | None:
-        if number >= len(self._messages):
-            return None
-        time = self._times[number] if self._times else None
-        return Spoken(number, self._messages[number], time)
+        self.messages, self.times = messages, times
 
 
-def _check_times(
-    times: Sequence[datetime | None] | None, count: int
-) -> Sequence[datetime | None] | None:
+# The lists used last; each is found by the messages that it begins with.
+_lists: list[MessageList] = []
+_lists_lock = Lock()
+
+
+def relevant(
+    messages: tuple[Message, ...],
+    query: str,
+    tokens: int,
+    counter: Counter,
+    *,
+    limit: int | None = None,
+    times: Sequence[datetime | None] | None = None,
+    within: range | None = None,
+) -> Recalled:
+    """Return the messages that bear on a question, as one text of at most `tokens`.
+
+    `within` are the indices of the messages that may be recalled.
+    """
+    check_query(query, tokens, limit)
+    checked = _check_times(times, len(messages))
+    with _lists_lock:
+        longest_first = sorted(_lists, key=lambda known: -len(known.messages))
+    for known in longest_first:
+        found = known.relevant(messages, checked, query, tokens, limit, counter, within)
+        if found is not None:
+            _use(known)
+            return found
+    made = MessageList()
+    recalled = made.relevant(messages, checked, query, tokens, limit, counter, within)
+    _use(made)
+    return recalled or Recalled()
+
+
+def _use(known: MessageList) -> None:
+    """Remember a list as the one used last."""
+    with _lists_lock:
+        _lists[:] = [other for other in _lists if other is not known][1 - MOST_LISTS :]
+        _lists.append(known)
+
+
+def _load(
+    messages: Sequence[Message], times: Times, numbers: Sequence[int]
+) -> Mapping[int, Sequence[Spoken]]:
+    """Return messages by number, each with its tool group."""
+
+    def spoken(place: int) -> Spoken:
+        return Spoken(place, messages[place], times[place] if times else None)
+
+    groups: dict[int, Sequence[Spoken]] = {}
+    for number in numbers:
+        message = messages[number]
+        if not message.tool_calls and message.tool_call_id is None:
+            groups[number] = [spoken(number)]
+            continue
+        first, end = max(0, number - NEAR), min(len(messages), number + NEAR + 1)
+        groups[number] = group_of(list(map(spoken, range(first, end))), number - first)
+    return groups
+
+
+def _check_times(times: Sequence[datetime | None] | None, count: int) -> Times:
     if times is None:
-        return None
+        return ()
     if not isinstance(times, Sequence) or isinstance(times, str):
         raise InvalidType(f"times must be a list of datetimes, not {shown(times)}")
     if len(times) != count:

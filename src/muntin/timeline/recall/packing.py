@@ -42,6 +42,7 @@ def pack(segment: Segment, days: Sequence[int], positions: Sequence[int]) -> str
             speaker_bytes,
             _planes(array("i", _steps(days))),
             _planes(array("q", _steps(positions))),
+            _planes(array("H", segment.sizes)),
             _planes(counts),
             _planes(steps),
         )
@@ -68,6 +69,7 @@ def _read(reader: _Reader) -> tuple[Segment, array[int], array[int]]:
     speakers = reader.bytes(speakers_size).decode().split("\x00")
     days = array("i", accumulate(reader.numbers("i", size)))
     positions = array("q", accumulate(reader.numbers("q", size)))
+    sizes = reader.numbers("H", size)
     if len(terms) != of_terms or len(speakers) != of_speakers:
         raise ValueError("the names do not fit")
     counts = reader.numbers("H", of_terms + of_speakers + len(CLASSES) + 3)
@@ -80,7 +82,9 @@ def _read(reader: _Reader) -> tuple[Segment, array[int], array[int]]:
         lists[behind:-2],
         dict(zip(terms, lists[:of_terms], strict=True)),
         dict(zip(speakers, lists[of_terms:behind], strict=True)),
-        *lists[-2:],
+        prose=lists[-2],
+        wishes=lists[-1],
+        sizes=sizes,
     )
     return segment, days, positions
 

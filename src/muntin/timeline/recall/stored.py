@@ -139,11 +139,12 @@ def recall(
             )
             hits = blend(hits, question, near)[:_BEST]
         positions = {hit.number: index.positions[hit.number] for hit in hits}
+        sizes = {hit.number: index.sizes[hit.number] for hit in hits}
     finally:
         entry.lock.release()
     shelf.tidy()
     load = _loader(session, scope, positions)
-    return choose(hits, load, question, counter or session.counter, tokens, limit)
+    return choose(hits, sizes, load, question, counter or session.counter, tokens, limit)
 
 
 def search(session: Session, query: str, limit: int, *, keep: bool = True) -> list[Excerpt]:
