@@ -109,16 +109,17 @@ def by_conversation(
     budget: int,
     store: Store | str = "memory:",
     provider: EnforcingProvider | None = None,
+    turns: int = 1_000_000,
     **options: Any,
 ) -> list[str]:
-    """A conversation with a tool, until so many requests were made."""
+    """A conversation with a tool, until so many requests or turns were made."""
     app = App(store, model=as_model(f"anthropic/{model}", base_url=url, api_key="k", max_retries=0),
               budget=budget, **options)  # fmt: skip
     asked = [QUESTION]
 
     async def talk() -> None:
         chat = app.conversation("c", system_prompt=SYSTEM, tools=[read])
-        while provider is None or len(provider.exchanges) < steps:
+        while len(asked) <= turns and (provider is None or len(provider.exchanges) < steps):
             await chat.send(asked[-1])
             asked.append(f"Go on, part {len(asked)}.")
 

@@ -15,6 +15,7 @@ from muntin.core.caching.wire_order import as_sent
 from muntin.core.digests import digest
 from muntin.core.message import Message
 from muntin.core.profile import Profile
+from muntin.core.thoughts import without_thoughts
 from muntin.core.window import Window
 
 T = TypeVar("T")
@@ -30,7 +31,10 @@ def unexplained_move(
         return None  # nothing is known of what was sent
     prefix = window.report.prefix
     assert prefix is not None
-    lasting = (previous if isinstance(previous, Frontier) else previous.frontier).lasting
+    frontier = previous if isinstance(previous, Frontier) else previous.frontier
+    lasting = frontier.lasting
+    if getattr(window.explained, "moved_from", None) is not None:  # thoughts are bound to all of it
+        lasting = len(frontier.digests)
     new = sent(window.messages, profile)
     if isinstance(previous, Frontier):
         same = common(new, previous.digests, lambda message, old: digest(message) == old)
@@ -64,7 +68,7 @@ def bytes_of(message: Message) -> str:
 
 
 def are_same(new: Message, old: Message) -> bool:
-    return new is old or bytes_of(new) == bytes_of(old)
+    return new is old or bytes_of(without_thoughts(new)) == bytes_of(without_thoughts(old))
 
 
 def common(new: Sequence[Message], old: Sequence[T], same: Callable[[Message, T], bool]) -> int:

@@ -63,7 +63,7 @@ class Composer:
     `ladder` how calls and results leave; with `recovery` the agent has tools that read the parts
     that were cut. `summary` says how the history is summarised, `recap` is the newest summary,
     `trouble` why there is none. `recall` says how much of the older messages is recalled,
-    `tool_search` when tools of toolboxes are searched.
+    `tool_search` when tools of toolboxes are searched. `binds` is as for `Slots`.
     """
 
     model: str | None
@@ -81,6 +81,7 @@ class Composer:
     trouble: str | None = None
     recall: Recall | None = None
     tool_search: ToolSearch | None = field(default_factory=ToolSearch)
+    binds: bool | None = None
 
     @classmethod
     def of(
@@ -196,6 +197,7 @@ class Composer:
             "ladder": self.ladder,
             "recovery": self.recovery,
             "recap": self.recap,
+            "binds": self.binds,
         }
 
     def with_input(self, declared: Sequence[Slot], turn_input: TurnInput) -> Slots:

@@ -69,7 +69,7 @@ def test_a_shortened_result_stands_in_its_own_block_of_each_form():
         {"role": "assistant", "content": said},
         {"role": "user", "content": [result, {"type": "text", "text": "and?"}]},
     ]
-    body = fitted("anthropic", {"messages": messages}).body
+    body = fitted("anthropic", {"model": "claude-opus-4-6", "messages": messages}).body
     assert body["messages"][1] is messages[1]
     shown, text = body["messages"][2]["content"]
     assert "left out" in shown["content"]

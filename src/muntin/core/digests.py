@@ -11,20 +11,24 @@ from muntin.core.counting.memo import memoize_by_identity
 from muntin.core.message import Message, characters_of
 from muntin.core.parts import Part, Text
 from muntin.core.schemas import USER_BREAKPOINTS
+from muntin.core.thoughts import without_thoughts
 
 BYTES = 8  # of a digest
 
 
 @memoize_by_identity(characters_of)
 def digest(message: Message) -> str:
-    """Return a digest of a message's bytes, without position and breakpoints."""
+    """Return a digest of a message's bytes, without position, breakpoints and thoughts."""
     return hashed(_hashed_text(message), BYTES)
 
 
 def _hashed_text(message: Message) -> str:
     content = message.content or ""
     if content.__class__ is tuple:
-        content = _plain(content)
+        message = without_thoughts(message)
+        content = message.content or ""
+        if content.__class__ is tuple:
+            content = _plain(content)
     extra = message.extra and _without_breakpoints(message.extra)
     if message.attachments or content.__class__ is not str or extra:
         return _full_text(message)

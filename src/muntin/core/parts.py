@@ -178,6 +178,14 @@ def joined(parts: Sequence[Part]) -> str | tuple[Part, ...] | None:
     return tuple(parts)
 
 
+def is_thought(part: Part) -> bool:
+    """Say whether a part is a thought of Claude's, signed or encrypted."""
+    if isinstance(part, Reasoning):
+        extra = part.extra or {}
+        return part.signature is not None and "summary" not in extra and "thought" not in extra
+    return isinstance(part, Other) and part.data["type"] == "redacted_thinking"
+
+
 def part_from_dict(data: Part | Mapping[str, Any]) -> Part:
     """Read one OpenAI- or Anthropic-style content part; unknown types become `Other`."""
     if isinstance(data, PARTS):

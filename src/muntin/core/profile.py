@@ -121,6 +121,27 @@ _TABLE: tuple[tuple[str, Caching | None], ...] = (
 )
 _RULES = [(re.compile(pattern), rules) for pattern, rules in _TABLE]
 
+# Patterns of Claude's names, whatever route stands before them.
+# Thoughts are bound to what stands before them since Fable 5.1, Mythos 5.1 and the 5.5 models; a
+# model of a name that is not known counts as bound:
+# https://platform.claude.com/docs/en/build-with-claude/extended-thinking (prefix checks)
+_UNBOUND = re.compile(
+    r"claude-(v?[123]\b|instant|(opus|sonnet|haiku)-4\b|(fable|mythos|opus|sonnet|haiku)-5\b(?!-\d\b))"
+)
+# System messages inside of a conversation, and texts that the model sees for one turn only:
+# https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages
+_MID_SYSTEM = re.compile(r"claude-((fable|mythos)-5|opus-(4-8|5)|(sonnet|haiku)-5-5)\b")
+# The thoughts of earlier turns are read again:
+# https://platform.claude.com/docs/en/build-with-claude/extended-thinking (context window)
+_KEEPS_THOUGHTS = re.compile(r"claude-(opus-(4-[5-8]|5)|sonnet-(4-6|5)|haiku-5|(fable|mythos)-5)\b")
+
+
+def _claude(model: str) -> str:
+    """Return the name of a Claude model without its route, dots written as dashes; else nothing."""
+    name = re.sub(r"[.@_]", "-", model.lower())
+    place = name.rfind("claude-")
+    return name[place:] if place >= 0 else ""
+
 
 # Models of Claude that load deferred tools by references:
 # https://platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool
@@ -145,7 +166,10 @@ class Profile:
     `system_first` says that the system messages that open a window are sent apart, in front, and
     later system messages in their place as the user's. `caching` is None if nothing is cached, or
     nothing is known. `tool_loading` says how a tool that the model has found gets into a request:
-    by a reference to its deferred declaration, as an item behind the result, or as text.
+    by a reference to its deferred declaration, as an item behind the result, or as text. With
+    `binds` a thought is valid only while all that stood before it is sent unchanged. `mid_system`
+    says whether system messages may stand inside of a conversation, and `clear_at` whether they may
+    hold for one turn. With `keeps_thoughts` the model reads the thoughts of earlier turns again.
     """
 
     name: str
@@ -155,6 +179,10 @@ class Profile:
     system_first: bool = field(default=False, kw_only=True)
     caching: Caching | None = field(default=None, kw_only=True)
     tool_loading: Literal["reference", "item", "text"] = field(default="text", kw_only=True)
+    binds: bool = field(default=False, kw_only=True)
+    mid_system: bool = field(default=False, kw_only=True)
+    clear_at: bool = field(default=False, kw_only=True)
+    keeps_thoughts: bool = field(default=False, kw_only=True)
 
     @classmethod
     def for_model(cls, model: str) -> Profile:
@@ -191,6 +219,8 @@ def _profile(model: str) -> Profile:
         caching = caching_of(str(named.inner))
         if caching is not None and caching.breakpoints:
             caching = None  # behind a route marks would not arrive
+    claude = _claude(model)
+    mid_system = named.provider == "anthropic" and _MID_SYSTEM.match(claude) is not None
     return Profile(
         name,
         user_first=named.provider in _USER_FIRST,
@@ -199,6 +229,10 @@ def _profile(model: str) -> Profile:
         system_first=named.provider in _SYSTEM_FIRST,
         caching=caching,
         tool_loading="reference" if _REFERS.match(name.lower().replace(".", "-")) else "text",
+        binds=bool(claude) and _UNBOUND.match(claude) is None,
+        mid_system=mid_system,
+        clear_at=mid_system,
+        keeps_thoughts=_KEEPS_THOUGHTS.match(claude) is not None,
     )
 
 

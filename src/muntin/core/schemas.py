@@ -36,6 +36,14 @@ class Schemas(tuple[Mapping[str, Any], ...]):
         return tuple([compact_json(dict(schema)) for schema in self])
 
     @cached_property
+    def loaded(self) -> tuple[str, ...]:
+        """The schemas that a model reads from the beginning, as a set: in the order of their texts,
+        without breakpoints."""
+        loaded = [tool for tool in self if not tool.get("defer_loading")]
+        plain = [{k: v for k, v in tool.items() if k not in USER_BREAKPOINTS} for tool in loaded]
+        return tuple(sorted(map(compact_json, plain)))
+
+    @cached_property
     def by_name(self) -> Schemas:
         """The schemas in the order of their names: they stand before everything that is cached.
         If the user has marked one of them, the given order stays."""

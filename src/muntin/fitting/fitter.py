@@ -38,7 +38,7 @@ from muntin.fitting.layout import (
 )
 from muntin.fitting.recorder import Recorder
 from muntin.fitting.schemas import schemas
-from muntin.fitting.talk import LazyMessages
+from muntin.fitting.talk import LazyMessages, may_be_bound
 from muntin.threads import in_thread
 from muntin.timeline.store import Store
 from muntin.wire.blocks import place_of
@@ -145,6 +145,8 @@ class Fitter:
             composer = replace(
                 composer, tools=Schemas.of(offered), previous=self._table.last_window(before)
             )
+            if composer.profile is None and may_be_bound(talk):
+                composer = replace(composer, binds=True)
             slots = lay_out(composer, talk, system)
             if fresh is not None:
                 slots.exclude("previous", reason="fresh", detail=fresh)
@@ -167,12 +169,13 @@ class Fitter:
                 self._put(conversation, talk, before, None)
             raise
         placed, mark = place(window, composer, talk, places, len(system))
-        trace = talk.trace(window.lazy_frontier.starts)
+        frontier = window.lazy_frontier
+        trace = replace(talk.trace(frontier.starts), sent=frontier.sent)
         if self.recorder is not None:
             session = conversation or (before.session if before is not None else "")
             trace = replace(trace, session=session or f"fit-{uuid4().hex}")
             self._record(self.recorder, trace, talk, window)
-        self._put(conversation, talk, trace, window.lazy_frontier)
+        self._put(conversation, talk, trace, frontier)
         return Fitted(placed, window, trace.to_dict(), unread, fresh, mark)
 
     async def afit(self, pieces: Sequence[Piece], **options: Any) -> Fitted:

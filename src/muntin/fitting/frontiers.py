@@ -13,7 +13,7 @@ from hashlib import blake2b
 from threading import Lock
 from typing import Any, Protocol, TypeAlias
 
-from muntin.core.caching.frontier import Frontier, LazyFrontier
+from muntin.core.caching.frontier import Frontier, LazyFrontier, SentText, read_sent
 from muntin.core.checks import check_size, shown
 from muntin.core.checks import digest as hashed
 from muntin.core.digests import digest
@@ -59,7 +59,8 @@ class RequestTrace:
 
     `opening` is the digest of the first message behind the opening, `behind` that of the message
     behind the frontier. There were `count` messages; `last` is a digest of the last few. `session`
-    is where the conversation is recorded.
+    is where the conversation is recorded. `sent` proves the text of the request, where thoughts are
+    bound to it.
     """
 
     start: ConversationState | None = None
@@ -68,6 +69,7 @@ class RequestTrace:
     count: int = 0
     last: str = ""
     session: str = ""
+    sent: SentText | None = None
 
     @classmethod
     def of(
@@ -83,7 +85,7 @@ class RequestTrace:
     @property
     def frontier(self) -> Frontier | None:
         """The frontier for the planner."""
-        return None if self.start is None else Frontier((self.start,))
+        return None if self.start is None else Frontier((self.start,), sent=self.sent)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -96,6 +98,8 @@ class RequestTrace:
             "count": self.count,
             "last": self.last,
         }
+        if self.sent is not None:
+            data["sent"] = list(self.sent)
         return {**data, "session": self.session} if self.session else data
 
     @classmethod
@@ -111,11 +115,12 @@ class RequestTrace:
             starts = Frontier.from_dict({"starts": [start] if start else [], **_EMPTY}).starts
             opening, behind, last = (str(data[key]) for key in ("opening", "behind", "last"))
             count, session = check_size(data["count"], "count"), str(data.get("session", ""))
+            sent = read_sent(data.get("sent"))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidInput(
                 f"previous: this is no frontier that was written here: {shown(error)}"
             ) from error
-        return cls(starts[0] if starts else None, opening, behind, count, last, session)
+        return cls(starts[0] if starts else None, opening, behind, count, last, session, sent)
 
     def why_not(self, talk: ConversationLike) -> str | None:
         """Say why this does not belong to the conversation of a list; None if it does."""
@@ -175,7 +180,7 @@ _EMPTY: dict[str, Any] = {
 def read_previous(previous: Mapping[str, Any] | Frontier) -> RequestTrace:
     """Return the argument `previous` as a `RequestTrace`."""
     if isinstance(previous, Frontier):
-        return RequestTrace(previous.starts[0] if previous.starts else None)
+        return RequestTrace(previous.starts[0] if previous.starts else None, sent=previous.sent)
     if not isinstance(previous, Mapping):
         raise InvalidType(f"previous must be the frontier of a request, not {shown(previous)}")
     return RequestTrace.from_dict(previous)

@@ -16,6 +16,7 @@ from muntin.core.compaction import may_come_first
 from muntin.core.message import Message
 from muntin.core.planning.slots import Slots
 from muntin.core.profile import OMITTED
+from muntin.core.thoughts import count_thoughts, without_thoughts
 from muntin.core.window import Breakpoint, Window
 from muntin.errors import BudgetExceeded
 from muntin.fitting.talk import LazyMessages
@@ -128,7 +129,9 @@ def _place(message: Message, piece: Piece | None, mark: Breakpoint | None) -> Pl
     original = piece.message
     if original is None or (original is message and not piece.repaired):
         return Placed(piece.ref, message, breakpoint=mark)
-    same = message.content == original.content and message.attachments == original.attachments
+    is_bare = count_thoughts(original) > count_thoughts(message)
+    whole = without_thoughts(original) if is_bare else original
+    same = message.content == whole.content and message.attachments == whole.attachments
     were = {call.id: call.arguments for call in original.tool_calls}
     arguments = {
         call.id: call.arguments
@@ -136,4 +139,4 @@ def _place(message: Message, piece: Piece | None, mark: Breakpoint | None) -> Pl
         if piece.repaired or were.get(call.id) != call.arguments
     }
     text = None if same and not piece.repaired else message.text
-    return Placed(piece.ref, message, text, arguments, mark)
+    return Placed(piece.ref, message, text, arguments, mark, is_bare)

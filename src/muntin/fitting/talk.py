@@ -15,10 +15,14 @@ from muntin.core.digests import digest
 from muntin.core.message import Message, Role, counted
 from muntin.core.parts import Other
 from muntin.core.planning.memory import ConversationState
+from muntin.core.thoughts import count_thoughts
 from muntin.fitting.frontiers import RequestTrace, digests_of_beginnings
 from muntin.wire.pieces import Piece, Pieces
 from muntin.wire.requests import ASKS
 from muntin.wire.responses import TRIGGER, is_trigger
+
+# So many of the newest messages are searched for thoughts.
+_NEWEST = 1_000
 
 
 class LazyMessages(Sequence[Message]):
@@ -94,7 +98,7 @@ class LazyMessages(Sequence[Message]):
         """Return what a request with these messages leaves to the next."""
         return RequestTrace.of(starts[0] if starts else None, self.past, self.first_digest)
 
-    def _role(self, index: int) -> Role:
+    def role(self, index: int) -> Role:
         """Return the role of a message, without reading the message if possible."""
         pieces = self.pieces
         role = pieces.role(index) if isinstance(pieces, Pieces) else None
@@ -102,13 +106,13 @@ class LazyMessages(Sequence[Message]):
 
     def _opening(self) -> int:
         count = 0
-        while count < len(self) and self._role(count) == "system":
+        while count < len(self) and self.role(count) == "system":
             count += 1
         return count
 
     def _question(self) -> int | None:
         for place in range(len(self) - 1, self.opening - 1, -1):
-            if self._role(place) == "user":
+            if self.role(place) == "user":
                 return place
         return None
 
@@ -143,6 +147,14 @@ class MessageSlice(Sequence[Message]):
         if not -size <= index < size:
             raise IndexError(index)
         return self._talk[self._first + index % size]
+
+
+def may_be_bound(talk: LazyMessages) -> bool:
+    """Say whether a talk may be with a model whose thoughts are bound: its answers hold thoughts of
+    Claude's, or there is no answer yet."""
+    places = range(len(talk) - 1, talk.opening - 1, -1)[:_NEWEST]
+    answers = [place for place in places if talk.role(place) == "assistant"]
+    return not answers or any(count_thoughts(talk[place]) for place in answers)
 
 
 def _text(value: Any) -> str:

@@ -33,6 +33,7 @@ from muntin.core.toolboxes.offer import deferred
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType, MuntinError
 from muntin.wire.answers import END, AnswerParts
+from muntin.wire.blocks import THINKING as _THINKING
 from muntin.wire.blocks import ItemFormat, Turn, spans_of, turns, write_turns
 from muntin.wire.common import (
     Files,
@@ -252,7 +253,6 @@ _BLOCKS = {
     "tool": _RESULT_BLOCKS,
     "assistant": _ASSISTANT_BLOCKS,
 }
-_THINKING = ("thinking", "redacted_thinking")
 
 _TOOL_FIELDS = (
     "name",

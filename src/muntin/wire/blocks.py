@@ -17,6 +17,9 @@ from muntin.core.profile import OMITTED
 from muntin.wire.common import get, with_fields
 from muntin.wire.pieces import Placed
 
+# The types of Claude's thoughts.
+THINKING = ("thinking", "redacted_thinking")
+
 
 class Ref(NamedTuple):
     """Where a piece stands: in the items from `first` to `end`, of which it is the part `part`."""
@@ -166,6 +169,8 @@ def _rewrite_item(
 
 def reshape_blocks(blocks: list[Any], placed: Placed, item_format: ItemFormat) -> list[Any]:
     """Return the blocks of a piece with their new texts and arguments."""
+    if placed.is_bare:
+        blocks = [block for block in blocks if get(block, "type") not in THINKING]
     if placed.arguments:
         held = [item_format.call(block) for block in blocks]
         texts = iter(new_arguments([text for text in held if text is not None], placed))

@@ -44,7 +44,7 @@ class Placed(NamedTuple):
     None, replaces the item's text. Then `message.content` is either this text alone, and other
     content of the item goes, or parts, of which the text parts are new. `arguments` are new
     arguments of calls, as JSON texts by the ids of the calls. With a `breakpoint`, the provider is
-    to cache up to the end of the message.
+    to cache up to the end of the message. Of a message that `is_bare` all thoughts go.
     """
 
     ref: Any
@@ -52,11 +52,13 @@ class Placed(NamedTuple):
     text: str | None = None
     arguments: Mapping[str, str] = _NONE
     breakpoint: Breakpoint | None = None
+    is_bare: bool = False
 
     @property
     def is_whole(self) -> bool:
         """Whether the item is sent unchanged."""
-        return self.ref is not None and self.text is None and not self.arguments
+        unchanged = self.text is None and not self.arguments and not self.is_bare
+        return self.ref is not None and unchanged
 
 
 @dataclass(frozen=True, slots=True)

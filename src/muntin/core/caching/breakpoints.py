@@ -38,10 +38,12 @@ def place_breakpoints(
     tokens: int,
     counter: Counter,
     lowered: Sequence[Message] = (),
+    proves: bool = False,
 ) -> tuple[LazyFrontier, tuple[Breakpoint, ...]]:
     """Choose the breakpoints, and keep what the next turn must know.
 
-    `lowered` are the last short and the last stubbed message of pasts that step.
+    `lowered` are the last short and the last stubbed message of pasts that step. With `proves` the
+    next turn must know all that was sent.
     """
     messages, slots = rendered.messages, rendered.slots
     sent = None if is_sent_unchanged(messages, profile) else as_sent(messages, profile)
@@ -60,6 +62,7 @@ def place_breakpoints(
         behind=behind,
         earlier=before.hashed if isinstance(before, LazyFrontier) else ((), ()),
         chunked=caching is not None and not caching.breakpoints,
+        proves=proves,
     )
     if caching is None:
         return frontier, ()

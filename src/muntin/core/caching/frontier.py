@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 from muntin.core.checks import check_size, shown
 from muntin.core.checks import digest as hashed
@@ -22,6 +22,8 @@ from muntin.core.planning.slot import VOLATILE, Slot
 from muntin.core.schemas import Schemas
 from muntin.errors import InvalidInput, InvalidType
 
+# How many messages a request sent, and a digest of them and of the loaded tools.
+SentText: TypeAlias = tuple[int, str]
 # The name that stands for the tools among the slots.
 TOOLS = "(tools)"
 _VERSION = 1
@@ -39,7 +41,7 @@ class Frontier:
     they are sent, `schemas` of the tools before them, `runs` the slots they come from, each with a
     count. The first `lasting` pieces, which have `lasting_tokens` with the tools, were expected to
     stay; the first `trunk` pieces if the input becomes history. `chunks` are digests of the
-    beginnings of long texts.
+    beginnings of long texts. `sent` proves what a request held whose thoughts are bound to it.
     """
 
     starts: tuple[ConversationState, ...] = ()
@@ -52,6 +54,7 @@ class Frontier:
     schemas: tuple[str, ...] = field(default=(), kw_only=True)
     trunk: int = field(default=0, kw_only=True)
     chunks: tuple[str, ...] = field(default=(), kw_only=True)
+    sent: SentText | None = field(default=None, kw_only=True)
 
     @property
     def labels(self) -> list[str]:
@@ -74,7 +77,7 @@ class Frontier:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; `from_dict` reads them back."""
-        return {
+        data = {
             "version": _VERSION,
             "starts": [start.to_dict() for start in self.starts],
             "marks": list(self.breakpoints),
@@ -87,6 +90,7 @@ class Frontier:
             "trunk": self.trunk,
             "chunks": list(self.chunks),
         }
+        return data if self.sent is None else {**data, "sent": list(self.sent)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Frontier:
@@ -111,11 +115,17 @@ class Frontier:
                 schemas=tuple(str(text) for text in data.get("schemas", ())),
                 trunk=check_size(data.get("trunk", data["lasting"]), "trunk"),
                 chunks=tuple(str(text) for text in data.get("chunks", ())),
+                sent=read_sent(data.get("sent")),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInput(
                 f"this is no frontier that was written here: {shown(error)}"
             ) from error
+
+
+def read_sent(data: Any) -> SentText | None:
+    """Read what proves the text of a request."""
+    return None if data is None else (check_size(data[0], "sent"), str(data[1]))
 
 
 class LazyFrontier:
@@ -126,7 +136,8 @@ class LazyFrontier:
     they were ever asked for: equal messages need not be hashed again. `moved` are the conversations
     that moved in this window. `behind` are the slots of texts behind a conversation. The
     `changed_slots` did not stay since the window before: until they have stayed once, they are
-    expected to change again. With `chunked`, the beginnings of texts are hashed too.
+    expected to change again. With `chunked`, the beginnings of texts are hashed too; with `proves`,
+    all of the text is.
     """
 
     def __init__(
@@ -142,6 +153,7 @@ class LazyFrontier:
         behind: frozenset[int] = frozenset(),
         earlier: tuple[Sequence[Message], Sequence[str]] = ((), ()),
         chunked: bool = False,
+        proves: bool = False,
     ) -> None:
         self.starts = starts
         self.moved = moved
@@ -155,6 +167,7 @@ class LazyFrontier:
         self._behind = behind
         self._earlier = earlier
         self._chunked = chunked
+        self._proves = proves
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, LazyFrontier):
@@ -192,6 +205,19 @@ class LazyFrontier:
     def tools(self) -> str:
         """One digest of all tools."""
         return hashed(f"[{','.join(self._tools.texts)}]", BYTES) if self._tools else ""
+
+    @cached_property
+    def sent(self) -> SentText | None:
+        """What proves the text of the request, if thoughts are bound to it."""
+        return self._text(len(self.messages)) if self._proves else None
+
+    def goes_on_from(self, sent: SentText) -> bool:
+        """Say whether the text of a request is the beginning of this one's."""
+        return sent[0] <= len(self.messages) and self._text(sent[0]) == sent
+
+    def _text(self, count: int) -> SentText:
+        texts = self._tools.loaded
+        return count, hashed("\n".join((*texts, "", *self.digests[:count])), BYTES)
 
     @cached_property
     def schemas(self) -> tuple[str, ...]:
@@ -261,6 +287,7 @@ class LazyFrontier:
             schemas=self.schemas,
             trunk=self.trunk,
             chunks=tuple(map(text_chunks, self.messages)) if self._chunked else (),
+            sent=self.sent,
         )
 
 

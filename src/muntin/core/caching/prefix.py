@@ -17,6 +17,7 @@ from muntin.core.planning.draft import SlotPlan
 from muntin.core.planning.slot import TIERS, VOLATILE
 from muntin.core.profile import Caching
 from muntin.core.report import Moved, Prefix
+from muntin.core.thoughts import count_thoughts
 
 _STABLE = TIERS[:2]  # pinned, stable
 
@@ -61,8 +62,10 @@ def track(
     *,
     tokens: int,
     caching: Caching | None,
+    moved_from: LazyFrontier | None = None,
 ) -> Prefix:
-    """Compare a window with the one before it."""
+    """Compare a window with the one before it. `moved_from` is the window that would have gone on
+    with the thoughts that this one leaves out."""
     lost = {
         plan.conversation.name
         for plan in plans
@@ -79,9 +82,13 @@ def track(
     unstable: tuple[str, ...] = ()
     if previous is not None:
         before = previous if isinstance(previous, Frontier) else previous.frontier
-        moved = _find_move(now, before, plans, lost)
+        moved = _find_move(now, before, plans, lost, moved_from is not None)
         unstable = _find_unstable(frontier, before, plans)
-        shared = shared_tokens(now, before)
+        shared = shared_tokens(now, before, moved_from)
+    elif moved_from is not None:  # only its text was known
+        has_stepped = moved_from.moved & now.moved
+        name = min(has_stepped or now.moved, default="")
+        moved = Moved(0, name, "moved" if has_stepped else "changed", 0)
     if caching is not None:
         shared, expected = caching.readable(shared), caching.readable(expected)
     return Prefix(
@@ -95,12 +102,19 @@ def track(
     )
 
 
-def shared_tokens(now: LazyFrontier, before: Frontier) -> int:
+def shared_tokens(
+    now: LazyFrontier, before: Frontier, moved_from: LazyFrontier | None = None
+) -> int:
     """Return the tokens of the beginning that two requests share: the tokens of whole tools and
     messages, and of the text at which the requests part, where texts are compared in pieces."""
     if now.tools != before.tools:
         return now.tools_before(_common(now.schemas, before.schemas))
     place = _common(now.digests, before.digests)
+    if moved_from is not None:  # its first thought left
+        bare = (
+            n for n, message in enumerate(moved_from.messages[:place]) if count_thoughts(message)
+        )
+        place = next(bare, place)
     tokens = now.tools_tokens + sum(now.sizes[:place])
     if place < min(len(now.messages), len(before.chunks)):
         chunks = shared_chunks(text_chunks(now.messages[place]), before.chunks[place])
@@ -192,9 +206,12 @@ def _find_move(
     before: Frontier,
     plans: Sequence[SlotPlan],
     lost: set[str],
+    is_move: bool,
 ) -> Moved | None:
-    """Say what moved the beginning that was expected to stay, if anything did."""
-    frontier, stay = now.frontier, before.lasting
+    """Say what moved the beginning that was expected to stay, if anything did; with `is_move`,
+    anything that was sent."""
+    frontier = now.frontier
+    stay = len(before.digests) if is_move else before.lasting
     same_tools = frontier.tools == before.tools
     if same_tools and frontier.digests[:stay] == before.digests[:stay]:
         return None

@@ -121,7 +121,7 @@ class Draft:
     `input` and `run` are the parts of the main `conversation`. If it `fits_whole`, nothing has to
     give. In a `fallback` floors are ignored;
     with `has_least_run` a run needs only its newest calls. `begun` are the joined messages that
-    have a part already.
+    have a part already. With `must_step` conversations go to their low marks even if they fit.
     """
 
     budget: int
@@ -138,6 +138,7 @@ class Draft:
     fits_whole: bool = False
     fallback: bool = False
     has_least_run: bool = False
+    must_step: bool = False
     begun: set[Group] = field(default_factory=set)
 
     @property

@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TypeAlias
 
-from muntin.core.message import Message
+from muntin.core.message import Message, as_message
 from muntin.core.planning.compact import FULL
 from muntin.core.planning.draft import MOVED, OVER_CAP, SlotPlan
 from muntin.core.planning.levels import Form
@@ -82,6 +82,34 @@ def _fates(plan: SlotPlan, ranks: Mapping[int, int]) -> Iterator[_Fate]:
                 yield Decision(offset + first, count, "dropped", reason, share), (first,), (None,)
                 remaining, tokens = remaining - count, tokens - share
             first = end + 1
+
+
+def note_row(name: str, index: int, reason: str, detail: str) -> SlotReport:
+    """Return a row that tells something about the window beside its slots."""
+    return SlotReport(
+        name=name,
+        index=index,
+        status="excluded",
+        reason=reason,
+        detail=detail,
+        priority=0,
+        tier=None,
+        floor=0,
+        cap=None,
+        tokens_asked=0,
+        tokens_kept=0,
+        asked_is_estimate=False,
+        messages_asked=0,
+        messages_kept=0,
+        decisions=(),
+    )
+
+
+def originals(plans: Sequence[SlotPlan]) -> Iterator[Message]:
+    """Yield the messages that a window shows, as they were declared."""
+    for plan in plans:
+        for form in plan.view.forms:
+            yield from (as_message(plan.slot.messages[index]) for index in form.unit.indices)
 
 
 def _by_unit(plan: SlotPlan) -> list[tuple[Unit, Form | None]]:

@@ -50,7 +50,8 @@ class ConversationState:
     before `shorts` are short, large messages before `cut` are cut; `newest` is the place, the item
     and the digest of the newest of these messages. `recap` is the summary in front, `rooms` are the
     smallest rooms of the last turns. `missing` counts the calls, by name, that are gone from the
-    turn in which the history begins.
+    turn in which the history begins. The first `thoughts` messages are shown without thoughts; None
+    is all of them.
     """
 
     slot: str
@@ -67,6 +68,7 @@ class ConversationState:
     rooms: tuple[int, ...] = ()
     this_turn: TurnMemory = TurnMemory()
     missing: tuple[tuple[str, int], ...] = ()
+    thoughts: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, without those that are the default."""
@@ -106,6 +108,8 @@ def read_conversation_state(data: Mapping[str, Any]) -> ConversationState:
         place, item, name = values["newest"]
         item = None if item is None else check_size(item, "newest")
         values["newest"] = check_size(place, "newest"), item, str(name)
+    if values.get("thoughts") is not None:
+        check_size(values["thoughts"], "thoughts")
     counts = values.get("missing", ())
     values["missing"] = tuple((str(call), check_size(n, "missing")) for call, n in counts)
     return ConversationState(**values)
@@ -143,7 +147,8 @@ class ConversationDraft:
     conversation had in its last turns. `input_tokens` is the size to which the input was cut in
     this turn. `missing` counts the calls, by name, that are gone from the turn that begins the
     past. `is_lost` says that the message at the frontier was not found again. `after` is how far it
-    has moved in this window: for good, and in this turn.
+    has moved in this window: for good, and in this turn. The first `thoughts` messages are shown
+    without thoughts; None is all.
     """
 
     name: str
@@ -159,6 +164,7 @@ class ConversationDraft:
     recap: Recap | None = None
     is_lost: bool = False
     after: tuple[Levels, Levels] | None = None
+    thoughts: int | None = None
 
     @property
     def low(self) -> float:
@@ -179,6 +185,7 @@ class ConversationDraft:
     def recall(self, before: ConversationState | None) -> None:
         """Take over what the window before left."""
         if not self.is_stepped:
+            self.thoughts = None if before is None else before.thoughts
             return
         has_run = any(slot.kind == "run" and slot.messages for slot in self.slots)
         input_slot = next((slot for slot in self.slots if slot.is_input and slot.messages), None)
@@ -190,6 +197,7 @@ class ConversationDraft:
             self.is_lost = any(slot.kind == "list" and slot.messages for slot in self.slots)
             return
         self.lasting, by = levels
+        self.thoughts = None if before.thoughts is None else max(0, before.thoughts + by)
         self.rooms, self.recap, self.missing = before.rooms, before.recap, before.missing
         turn = before.this_turn
         self.is_same_turn = has_run and turn.turn == self.turn
@@ -241,8 +249,9 @@ class ConversationDraft:
             counts.update(dict(self.missing))
         return counts
 
-    def start(self, room: int | None) -> ConversationState:
-        """Return what the next window must know of this one; `room` is None without a history."""
+    def start(self, room: int | None, *, is_bound: bool = False) -> ConversationState:
+        """Return what the next window must know of this one; `room` is None without a history. With
+        `is_bound` that includes up to where thoughts left."""
         gone = self.lasting.gone
         at = name = item = None
         messages = JoinedList([slot.messages for slot in self.slots])
@@ -252,7 +261,10 @@ class ConversationDraft:
         if moved and gone < len(messages) and not self._is_input(gone):
             at, item = at_of(messages[gone]), item_of(messages[gone])
             name = digest(as_message(messages[gone]))
-        newest = max(self.lasting[:3]) - 1
+        thoughts = None
+        if is_bound:
+            thoughts = len(messages) if self.thoughts is None else self.thoughts
+        newest = max(*self.lasting[:3], thoughts or 0) - 1
         while newest >= 0 and (newest >= len(messages) or self._is_input(newest)):
             newest -= 1
         in_turn = () if self.in_turn == NO_LEVELS else tuple(self.in_turn)
@@ -273,6 +285,7 @@ class ConversationDraft:
             self.rooms if room is None else self.usual_rooms(room),
             TurnMemory(self.turn, in_turn, self.input_tokens),
             self.missing,
+            thoughts,
         )
 
     def _is_input(self, position: int) -> bool:

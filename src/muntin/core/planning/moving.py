@@ -54,9 +54,9 @@ def show_history(
     notes = notes_of(conversation, units, lasting, recap)
     front = tokens_of(notes, draft.counter)
     view = show_at(units, lasting.joined(in_turn))
-    if view.tokens + front > room:
+    if view.tokens + front > room or draft.must_step:
         usual = _usual_room(draft, part, conversation, room)
-        if tokens_at(units, lasting) + front > max(usual, room):
+        if tokens_at(units, lasting) + front > max(usual, room) or draft.must_step:
             recap, lasting = _move_for_good(draft, part, conversation, lasting, usual)
             notes = notes_of(conversation, units, lasting, recap)
             front = tokens_of(notes, draft.counter)
@@ -128,6 +128,7 @@ def _lowered_levels(
     floor = 0 if draft.fallback else min(part.limits.floor, room)
     room = max(0, room - marker_tokens(part.slot, draft.counter))
     low = max(int(conversation.low * room), floor)
+    room = low if draft.must_step else room
     short, fits = compact(units, levels, room, low, floor=floor)
     if fits:
         return short

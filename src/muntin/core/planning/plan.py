@@ -17,13 +17,14 @@ from muntin.core.caching.frontier import Frontier, LazyFrontier, texts_after_con
 from muntin.core.caching.prefix import track
 from muntin.core.counting.counter import Counter
 from muntin.core.planning.draft import SlotPlan
-from muntin.core.planning.explain import explain_messages, explain_slots
+from muntin.core.planning.explain import explain_messages, explain_slots, note_row, originals
 from muntin.core.planning.memory import ConversationState
 from muntin.core.planning.render import Rendered, find_last_lowered, render
 from muntin.core.planning.slot import Recap, Slot
 from muntin.core.profile import Caching, Profile
-from muntin.core.report import Prefix, Report, ToolOutcome, joined_tools
+from muntin.core.report import Prefix, Report, SlotReport, ToolOutcome, joined_tools
 from muntin.core.schemas import NO_SCHEMAS, Schemas
+from muntin.core.thoughts import count_thoughts
 from muntin.core.toolboxes.offer import ToolOffer
 from muntin.core.toolboxes.outcomes import tool_outcomes
 from muntin.core.window import Breakpoint, MessageOutcome, Window
@@ -36,7 +37,8 @@ _LARGEST = 1 << 40
 class Declaration:
     """All that was declared for one window.
 
-    `before` is what the window before left, `recap` the newest summary of the conversation.
+    `before` is what the window before left, `recap` the newest summary of the conversation. With
+    `is_bound` a thought is sent only if all that stood before it is.
     """
 
     slots: tuple[Slot, ...]
@@ -46,6 +48,7 @@ class Declaration:
     profile: Profile | None = None
     before: LazyFrontier | Frontier | None = None
     recap: Recap | None = None
+    is_bound: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,9 @@ class Plan:
 
     `starts` are what conversations remember for the next window. `lead` are the tokens of a user
     message that the provider wants first, `answer` the tokens that frame the answer; `joined` is
-    what joining texts adds to the sum of their parts. Declared lists are not copied: `at` reads
-    them as they are when it is called.
+    what joining texts adds to the sum of their parts. `moved_from` is the plan that would have gone
+    on with the thoughts that this one leaves out. Declared lists are not copied: `at` reads them as
+    they are when it is called.
     """
 
     declared: Declaration
@@ -67,6 +71,7 @@ class Plan:
     answer: int
     joined: int
     fallback: bool
+    moved_from: Plan | None = None
 
     def window(self) -> Window:
         """Compose the window."""
@@ -125,10 +130,17 @@ class Plan:
         return profile.caching if profile is not None else None
 
     @property
+    def frontier(self) -> LazyFrontier:
+        """What the next window must know."""
+        return self._composed[1]
+
+    @property
     def is_followed(self) -> bool:
         """Whether the next window depends on this one, or is compared with it."""
-        return self.caching is not None or any(
-            slot.place.tier is not None or slot.is_stepped for slot in self.declared.slots
+        return (
+            self.caching is not None
+            or self.declared.is_bound
+            or any(slot.place.tier is not None or slot.is_stepped for slot in self.declared.slots)
         )
 
     @property
@@ -166,6 +178,7 @@ class Plan:
             tokens=self.tokens,
             counter=self.declared.counter,
             lowered=find_last_lowered(self.slots),
+            proves=self.declared.is_bound,
         )
         return rendered, frontier, breakpoints
 
@@ -175,7 +188,7 @@ class Plan:
 
     def _make_report(self, *, in_ranges: bool) -> Report:
         return Report(
-            slots=explain_slots(self.slots, in_ranges=in_ranges),
+            slots=explain_slots(self.slots, in_ranges=in_ranges) + self._thoughts_row,
             tokens=self.tokens,
             budget=self.declared.budget.remaining_input_tokens,
             fallback=self.fallback,
@@ -204,7 +217,29 @@ class Plan:
         if caching is None and before is None and not self.starts:
             return None
         _, frontier, _ = self._composed
-        return track(frontier, self._sent_before, self.slots, tokens=self.tokens, caching=caching)
+        return track(
+            frontier,
+            self._sent_before,
+            self.slots,
+            tokens=self.tokens,
+            caching=caching,
+            moved_from=None if self.moved_from is None else self.moved_from.frontier,
+        )
+
+    @property
+    def _thoughts_row(self) -> tuple[SlotReport, ...]:
+        """The row about thoughts that this window leaves out because they are bound."""
+        if not self.declared.is_bound:
+            return ()
+        if self.moved_from is not None:
+            count = sum(map(count_thoughts, self.moved_from.frontier.messages))
+            why = f"{count:,} left at this move (bound to what stood before)"
+        elif self.declared.before is None or self.declared.before.sent is None:
+            count = sum([count_thoughts(message) for message in originals(self.slots)])
+            why = f"{count:,} not sent: it is not known what stood before them when they were made"
+        else:
+            return ()
+        return (note_row("thoughts", len(self.declared.slots), "bound", why),) if count else ()
 
     def _warnings(self) -> Iterator[str]:
         """Yield what the author may want to change."""

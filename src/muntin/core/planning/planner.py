@@ -22,13 +22,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal, TypeAlias
 
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message, role_of
 from muntin.core.planning.draft import Draft, SlotPlan
 from muntin.core.planning.levels import NO_LEVELS, number_turns, show_whole
 from muntin.core.planning.limits import Limits, limits
-from muntin.core.planning.memory import ConversationDraft, ConversationState, find_conversations
+from muntin.core.planning.memory import (
+    ConversationDraft,
+    ConversationState,
+    find_conversations,
+    is_conversation,
+)
 from muntin.core.planning.moving import tokens_beside
 from muntin.core.planning.plan import Declaration, Plan
 from muntin.core.planning.render import opens_with_user
@@ -39,27 +45,44 @@ from muntin.core.profile import OMITTED
 from muntin.errors import NeedsConversation
 
 _ROUNDS = 4
+# How a window follows the one before where thoughts are bound: nothing is known of that one, it is
+# the beginning of this one, or it is not.
+Past: TypeAlias = Literal["new", "goes on", "moves"]
 
 
 def plan_window(declared: Declaration) -> Plan:
     """Decide what goes into the window."""
     try:
-        return _plan(declared)
+        return _plan_bound(declared) if declared.is_bound else _plan(declared)
     except NeedsConversation:  # one message means several: read such lists whole
         slots = tuple(in_full(slot) for slot in declared.slots)
-        return _plan(replace(declared, slots=slots))
+        return plan_window(replace(declared, slots=slots))
 
 
-def _plan(declared: Declaration) -> Plan:
+def _plan_bound(declared: Declaration) -> Plan:
+    """Plan for a model whose thoughts are bound to what stands before them: if that does not stay,
+    all thoughts leave, and the conversation steps down at once so that it does not move again."""
+    sent = None if declared.before is None else declared.before.sent
+    plan = _plan(declared, "new" if sent is None else "goes on")
+    if sent is None or plan.frontier.goes_on_from(sent):
+        return plan
+    return replace(_plan(declared, "moves"), moved_from=plan)
+
+
+def _plan(declared: Declaration, past: Past = "goes on") -> Plan:
     counter, profile = declared.counter, declared.profile
     tools = counter.tools(declared.tools)
     budget = max(0, declared.budget.remaining_input_tokens - tools - counter.answer)
     slots = _split_question(_in_window_order(declared.slots))
     conversations = find_conversations(slots, declared.before.starts if declared.before else ())
-    readings = _read(slots, conversations, counter, budget)
+    if past != "goes on":
+        for conversation in conversations:
+            conversation.thoughts = None
+    readings = _read(slots, conversations, declared, budget)
     room = budget
     for _ in range(_ROUNDS):
         draft = _begin(readings, conversations, declared, budget, room)
+        draft.must_step = past == "moves"
         serve(draft)
         joined = _close(draft, conversations)
         total = joined + sum([part.view.tokens for part in draft.ranked])
@@ -77,11 +100,12 @@ def _plan(declared: Declaration) -> Plan:
         tuple(draft.parts),
         tuple(
             [
-                _remember(draft, conversation)
+                _remember(draft, conversation, declared.is_bound)
                 for conversation in conversations
-                if conversation.is_stepped
+                if conversation.is_stepped or declared.is_bound
             ]
-        ),
+        )
+        or _remember_size(slots, declared),
         total + lead + tools + answer,
         lead,
         tools,
@@ -151,16 +175,26 @@ def _split_question(slots: list[Slot]) -> list[Slot]:
 def _read(
     slots: Sequence[Slot],
     conversations: Sequence[ConversationDraft],
-    counter: Counter,
+    declared: Declaration,
     budget: int,
 ) -> list[Reading]:
     """Read what the window may need of every slot."""
+    counter = declared.counter
     begins = {
         id(slot): max(0, conversation.lasting.gone - conversation.offset(slot))
         for conversation in conversations
         for slot in conversation.slots
         if slot.is_stepped
     }
+    bares = dict[int, int]()  # thoughts are sent only if they came since the conversation moved
+    if declared.is_bound:
+        bares = {
+            id(slot): max(0, conversation.thoughts - conversation.offset(slot))
+            for conversation in conversations
+            if conversation.thoughts is not None
+            for slot in conversation.slots
+        }
+    all_bare = sys.maxsize if declared.is_bound else 0
     readings = []
     for slot in slots:
         most = slot.size.max_tokens
@@ -170,7 +204,8 @@ def _read(
             pool = budget if slot.pool is None else slot.pool.tokens
             limit = min(budget, pool, budget if most is None else most)
             limit = max(limit, _limits(slot, budget).floor)
-        readings.append(read_slot(slot, limit, counter, budget, begins.get(id(slot), 0)))
+        begin, bare = begins.get(id(slot), 0), bares.get(id(slot), all_bare)
+        readings.append(read_slot(slot, limit, counter, budget, begin, bare=bare))
     link(readings, counter)
     check_joined(readings, counter)
     by_slot = {id(reading.slot): reading for reading in readings}
@@ -316,7 +351,18 @@ def _joined_tokens(parts: Sequence[SlotPlan], counter: Counter) -> int:
     return added
 
 
-def _remember(draft: Draft, conversation: ConversationDraft) -> ConversationState:
+def _remember_size(slots: Sequence[Slot], declared: Declaration) -> tuple[ConversationState, ...]:
+    """Return the size of a conversation that remembers nothing else: thoughts come after it."""
+    if not declared.is_bound:
+        return ()
+    lists = [slot for slot in slots if slot.kind == "list" and slot.may_step]
+    spoken = [slot for slot in lists if is_conversation(slot.messages)][-1:]
+    spoken += [slot for slot in slots if slot.is_input][-1:]
+    size = sum([len(slot.messages) for slot in spoken])
+    return (ConversationState("input", thoughts=size),)
+
+
+def _remember(draft: Draft, conversation: ConversationDraft, is_bound: bool) -> ConversationState:
     """Return what the next window must know of a conversation of this one."""
     members = [part for slot in conversation.slots for part in draft.parts if part.slot is slot]
     units = [unit for part in members for unit in part.reading.units]
@@ -343,4 +389,4 @@ def _remember(draft: Draft, conversation: ConversationDraft) -> ConversationStat
         and any(f.status == "trimmed" for f in input_part.view.forms)
     ):
         after.input_tokens = input_part.view.tokens
-    return after.start(room)
+    return after.start(room, is_bound=is_bound)

@@ -31,14 +31,15 @@ def show_run(draft: Draft, part: SlotPlan, conversation: ConversationDraft, room
     size, both = tokens_at(history, levels), room
     if ceiling is not None:  # what is above it will not be shown anyway
         both += max(0, size - ceiling)
-    taken = view.tokens + front
-    if size + taken <= both:
+    taken, low = view.tokens + front, int(conversation.low * both)
+    most = low if draft.must_step else both
+    if size + taken <= most:
         add_notes(view, notes, room, draft.counter)
         view.recap = recap
         return view
-    low, inner = int(conversation.low * both), room - front
-    levels, _ = compact(history, levels, both - taken, max(0, low - taken))
-    levels, _ = compact([*history, *units], levels, both - front, low, _newest_groups(part))
+    inner = room - front
+    levels, _ = compact(history, levels, most - taken, max(0, low - taken))
+    levels, _ = compact([*history, *units], levels, most - front, low, _newest_groups(part))
     view = _with_newest_cut(part, levels, inner)
     if view.tokens > inner:
         newest = [unit for unit in units if unit.is_group][-1:] or units[-1:]

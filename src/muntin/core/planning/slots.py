@@ -65,7 +65,8 @@ class Slots:
     the ceiling of each tool result in lists of messages when something must give, `ladder` how
     calls and results leave: True is Muntin's own, False or None is off. With `recovery` the lines
     about cut parts name the tool `load_result`. `recap` is the newest summary of the history, which
-    stands in front of it from its next move on.
+    stands in front of it from its next move on. `binds` says whether thoughts of Claude's are sent
+    only while all that stood before them stays; without it the profile does.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Slots:
         ladder: Ladder | bool | None = None,
         recovery: bool = False,
         recap: Recap | None = None,
+        binds: bool | None = None,
     ) -> None:
         self.budget = budget if isinstance(budget, Budget) else as_budget(budget)
         self.profile = profile if isinstance(profile, Profile | None) else as_profile(profile)
@@ -105,6 +107,8 @@ class Slots:
         self.results, self.ladder = as_shapes("Slots", results, ladder)
         self.recovery = recovery
         self.recap = recap
+        is_bound = self.profile is not None and self.profile.binds
+        self._binds = is_bound if binds is None else binds
         self._slots: list[Slot] = []
         self._has_input = False
 
@@ -243,6 +247,7 @@ class Slots:
                 self.profile,
                 before.lazy_frontier if isinstance(before, Window) else before,
                 self.recap,
+                self._binds,
             )
         )
 

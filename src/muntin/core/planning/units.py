@@ -16,6 +16,7 @@ from muntin.core.message import Message, MessageLike, has_refusal_or_audio, plac
 from muntin.core.parts import Part, Reasoning, Text
 from muntin.core.planning.compact import FULL, GONE, LEAST, SHORT, STUB, Compactor, Costed
 from muntin.core.planning.slot import Slot
+from muntin.core.thoughts import without_thoughts
 from muntin.errors import InvalidInput, MuntinError, NeedsConversation, TokenizerError
 
 # How many messages beyond the fit are looked at for a system message, or for the call of a
@@ -118,24 +119,27 @@ def read_slot(
     start: int = 0,
     *,
     opening: bool = True,
+    bare: int = 0,
 ) -> Reading:
     """Read a slot from its newest message back until what was read exceeds `limit`, even in its
     most compact form; a slot that keeps its beginning is read from its oldest message on.
 
     Before `start` nothing is read but system messages that open the list, and the question of the
     turn that begins there. `window` is what sizes of compact forms are shares of. With `opening`,
-    the system messages that open a list are read first: they stay longest.
+    the system messages that open a list are read first: they stay longest. The first `bare`
+    messages are read without their thoughts.
     """
     trim = slot.trim
     compactor = Compactor(counter, trim.recovery, trim.results, trim.ladder, window)
     try:
         if slot.kind == "text" and slot.messages:  # one message, and it is not empty
             message = cast("Message", slot.messages[0])
+            message = without_thoughts(message) if bare else message
             tokens = counter.message(message)
             is_system = message.role == "system"
             unit = Unit(0, (0,), (message,), tokens, compactor, is_system)
             return Reading(slot, [unit])
-        reader = _Reader(slot, counter, compactor)
+        reader = _Reader(slot, counter, compactor, bare)
         if trim.behavior == "char" and trim.keep == "head":
             reader.read_forward(limit)
         else:
@@ -152,8 +156,9 @@ def read_slot(
 class _Reader:
     """The messages read of a slot so far, the newest first."""
 
-    def __init__(self, slot: Slot, counter: Counter, compactor: Compactor) -> None:
+    def __init__(self, slot: Slot, counter: Counter, compactor: Compactor, bare: int) -> None:
         self.slot = slot
+        self.bare = bare
         self.items = slot.messages
         self.counter = counter
         self.compactor = compactor
@@ -243,6 +248,10 @@ class _Reader:
     def take_message(self, index: int, message: Message, tokens: int) -> int:
         """Put one message, older than all messages read so far, into its unit; return the tokens
         of its most compact form (a result waits for its call)."""
+        if index < self.bare and message.content.__class__ is tuple:
+            plain = without_thoughts(message)
+            if plain is not message:
+                message, tokens = plain, self.counter.message(plain)
         if message.tool_calls:
             return self.take_calls(index, message, tokens)
         called, content = message.tool_call_id, message.content
