@@ -134,7 +134,7 @@ def _request(window: Window) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class RecordedConversation:
     """A recorded conversation: the rules of the agent, then the messages."""
 
     policy: str
@@ -151,15 +151,15 @@ class Recording:
         return [message for message in self.messages if message.role == role]
 
 
-def recording() -> Recording:
+def recording() -> RecordedConversation:
     """Read the recording that ships with the package."""
     text = files("muntin.cli").joinpath("data", "airline.json").read_text(encoding="utf-8")
     first, *rest = [as_message(message) for message in json.loads(text)["messages"]]
-    return Recording(first.text, tuple(rest))
+    return RecordedConversation(first.text, tuple(rest))
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class AirlineStrategy:
     """The strategy: what goes into the window, and what leaves it first."""
 
     policy: str
@@ -228,7 +228,9 @@ async def replay(
     results = iter([message.text for message in recorded.messages_of_role("tool")])
     store.delete(session)
     async with App(store, model=model, tokenizer=TOKENIZER) as app:
-        chat = app.conversation(session, strategy=Agent(recorded.policy), tools=tools(results))
+        chat = app.conversation(
+            session, strategy=AirlineStrategy(recorded.policy), tools=tools(results)
+        )
         for question in recorded.questions:
             await chat.send(question)
             advance()

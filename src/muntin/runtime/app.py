@@ -357,8 +357,8 @@ class App:
         schedule = None if every is None else read_schedule(every)
 
         def register(handler: Handler) -> Handler:
-            found = Registered(handler, timeout, at_once, priority, max_pending, schedule)
-            self._wakes.register(kind, found)
+            registered = Registered(handler, timeout, at_once, priority, max_pending, schedule)
+            self._wakes.register(kind, registered)
             return handler
 
         return register

@@ -36,7 +36,7 @@ from muntin.runtime.sources import Sources, check_sources
 from muntin.threads import aside
 from muntin.timeline.entries import ContextEntry, entry_of, inserted, removed
 from muntin.timeline.items import Draft, Item, unshared
-from muntin.timeline.past import PastHistory, Place, Read, TimelineMessages
+from muntin.timeline.past import PastHistory, Read, TimelineMessages, WindowStart
 from muntin.timeline.project import Projection, Projections
 from muntin.timeline.recall.excerpts import Recalled
 from muntin.timeline.recall.settings import MOST_TOKENS, RecallLike
@@ -241,14 +241,14 @@ class Ctx:
             begins=self._begins,
         )
 
-    def _begins(self) -> Place | None:
+    def _begins(self) -> WindowStart | None:
         """Return where the window before begins on the timeline: all that it shows, even as one
         line, the next window shows too."""
         before = self.turn.receipts.load("window")
         before_starts = before.lazy_frontier.starts if isinstance(before, Window) else ()
         starts = before.starts if isinstance(before, Frontier) else before_starts
         places = [
-            Place(int(start.at), start.item)
+            WindowStart(int(start.at), start.item)
             for start in starts
             if start.at is not None and start.item is not None
         ]

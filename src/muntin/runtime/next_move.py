@@ -20,13 +20,13 @@ from muntin.core.planning.shrink import compact
 NEAR = 0.7
 
 # A place on a timeline: `at`, and the item.
-Place = tuple[float, int]
+TimelinePlace = tuple[float, int]
 
 
 class Leaving(NamedTuple):
     """A message that is expected to leave: where it stands, as the window shows it."""
 
-    place: Place
+    place: TimelinePlace
     message: Message
     tokens: int
 
@@ -39,11 +39,11 @@ class NextMove(NamedTuple):
     """
 
     leaving: Sequence[Leaving]
-    summarized: Place
+    summarized: TimelinePlace
     budget: int
 
     @property
-    def until(self) -> Place:
+    def until(self) -> TimelinePlace:
         """Where the last message stands that is expected to leave."""
         return self.leaving[-1].place
 

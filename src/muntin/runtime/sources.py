@@ -35,7 +35,7 @@ from muntin.prompts.definition import text_of
 from muntin.threads import in_thread
 from muntin.timeline.past import TimelineMessages
 
-Place: TypeAlias = Literal["wake", "before"]
+SourcePlace: TypeAlias = Literal["wake", "before"]
 
 TIMEOUT = 30.0
 # No token has more characters: a text too long for its tokens is cut before it is counted.
@@ -65,7 +65,7 @@ class Source:
     max: int | None = field(default=None, kw_only=True)
     cache: Tier = field(default="volatile", kw_only=True)
     keep: Keep = field(default="head", kw_only=True)
-    place: Place = field(default="wake", kw_only=True)
+    place: SourcePlace = field(default="wake", kw_only=True)
     timeout: float = field(default=TIMEOUT, kw_only=True)
     tag: str | None = field(default=None, kw_only=True)
 

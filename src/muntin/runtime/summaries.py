@@ -31,7 +31,7 @@ from muntin.core.usage import SessionUsage, Usage
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, MuntinError, TimedOut, error_text
 from muntin.providers.model import Model
-from muntin.runtime.next_move import NextMove, Place, next_move
+from muntin.runtime.next_move import NextMove, TimelinePlace, next_move
 from muntin.runtime.run_rules import Summary
 from muntin.runtime.store_thread import run_in_store
 from muntin.timeline.items import FAILED_SUMMARY_USAGE, Draft, NoteKey, SideWrites, Visibility
@@ -121,7 +121,7 @@ class State:
 
     def _recent(self) -> tuple[float, ...]:
         now = time.time()
-        return tuple([each for each in self.times if now - _HOUR < each <= now])
+        return tuple([moment for moment in self.times if now - _HOUR < moment <= now])
 
     def after_failure(self, turn: int, step: int, error: str) -> State:
         """Return the state after one more failed try."""
@@ -205,7 +205,7 @@ class _Job:
     owner: str = field(default_factory=new_owner)
     composer: Composer = field(init=False)
     # Where the summary ends.
-    end: Place = field(init=False)
+    end: TimelinePlace = field(init=False)
     # What the requests have cost so far.
     usage: Usage = field(default_factory=Usage)
 
@@ -320,12 +320,12 @@ class _Job:
             )
         return int(room * _FULL)
 
-    def _record(self, after: Place, room: int) -> list[tuple[Place, Message]]:
+    def _record(self, after: TimelinePlace, room: int) -> list[tuple[TimelinePlace, Message]]:
         """Return the messages to summarise, each with its place: as the window shows them; what has
         left it before, with its results as stubs."""
         names: dict[str, str] = {}  # by the nearest call before: ids may repeat
         compactor, most = Compactor(self.composer.counter), int(room * _MESSAGE_RATIO)
-        lines: list[tuple[Place, Message]] = []
+        lines: list[tuple[TimelinePlace, Message]] = []
         left = [(at, message) for at, message in self._left(after) if message.role != "system"]
         shown = [(each.place, each.message) for each in self.coming.leaving]
         for number, (place, message) in enumerate((*left, *shown)):
@@ -337,7 +337,7 @@ class _Job:
                 lines.append((place, line))
         return lines
 
-    def _left(self, after: Place) -> list[tuple[Place, Message]]:
+    def _left(self, after: TimelinePlace) -> list[tuple[TimelinePlace, Message]]:
         """Return the messages behind a place that have left the window."""
         session, before = self.session, self.coming.leaving[0].place
         # A question that waited stands between two positions, and a run where it began.

@@ -39,7 +39,7 @@ _LONG_RUN = 2_000
 _ITEMS = 500
 
 
-class Place(NamedTuple):
+class WindowStart(NamedTuple):
     """Where windows that follow one another begin: at the item `item`, shown at the position `at`
     if it is part of a run."""
 
@@ -109,7 +109,7 @@ class TimelineMessages(Sequence[Message]):
         *,
         entries: bool = True,
         ahead: Read | None = None,
-        begins: Callable[[], Place | None] = lambda: None,
+        begins: Callable[[], WindowStart | None] = lambda: None,
     ) -> None:
         self._session = session
         self._turn = turn
@@ -224,7 +224,7 @@ class TimelineMessages(Sequence[Message]):
         first = read.items[0] if read.items else None
         if first is None or (first.run is None and first.kind != "run"):
             return read
-        found = self._session.opened().read(
+        items = self._session.opened().read(
             self._session.id,
             view="history",
             after=self._since,
@@ -233,11 +233,11 @@ class TimelineMessages(Sequence[Message]):
             last_turn=first.turn,
             oldest=_ITEMS,
         )
-        asked = list(takewhile(lambda each: each.run is None and each.kind != "run", found))
-        live = {*read.live, *self._session.live(asked)} if self._entries else ()
-        return replace(read, items=[*asked, *read.items], live=live)
+        question = list(takewhile(lambda item: item.run is None and item.kind != "run", items))
+        live = {*read.live, *self._session.live(question)} if self._entries else ()
+        return replace(read, items=[*question, *read.items], live=live)
 
-    def _read_from(self, begins: Place) -> Read:
+    def _read_from(self, begins: WindowStart) -> Read:
         """Read the items from a place on; without earlier items of its run, which no window shows
         again."""
         at, item = begins

@@ -146,7 +146,7 @@ class Session:
         if not drafts:
             raise InvalidInput(f"turn {turn} of session {self.id!r} was begun by no message")
         begins = [
-            self.draft(each, opens="queue" if n == 0 else None) for n, each in enumerate(drafts)
+            self.draft(draft, opens="queue" if n == 0 else None) for n, draft in enumerate(drafts)
         ]
         return self.store.append(self.id, begins)
 

@@ -67,7 +67,7 @@ class OpenTurn:
     def append(self, *items: ItemLike) -> list[Item]:
         """Append to the turn in one transaction, and return the items when they are durable."""
         turn = self.number or None
-        drafts = [self.session.draft(each, turn=turn) for each in spoken_and_drafts(items)]
+        drafts = [self.session.draft(item, turn=turn) for item in spoken_and_drafts(items)]
         if drafts and not turn:
             drafts[0] = replace(drafts[0], opens=self._opens)
         return self.write(drafts)

@@ -184,14 +184,14 @@ class Embedded:
 
     async def _sweep(self) -> list[str]:
         """Offer all waiting sessions, no more at a time than there is room for; return them."""
-        found: list[str] = []
+        sessions: list[str] = []
         list_waiting = partial(self._host.store.sessions, waiting=True)
         page = await asyncio.to_thread(list_waiting)
         while page:
             for session in [info.id for info in page]:
                 if _kind(session) not in self._host.handlers or "/" not in session:
                     continue
-                found.append(session)
+                sessions.append(session)
                 if not self._knows(session):
                     while len(self._running) + len(self._turns) - len(self._later) >= self._at_once:
                         await self._end.wait()
@@ -200,7 +200,7 @@ class Embedded:
                         turn, self._found[session] = newest
                         self._offer(session, turn)
             page = await asyncio.to_thread(partial(list_waiting, after=page[-1].id))
-        return found
+        return sessions
 
     def _knows(self, session: str) -> bool:
         return session in self._running or session in self._turns

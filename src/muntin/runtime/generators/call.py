@@ -68,7 +68,7 @@ class StepTexts:
 
 
 @dataclass(slots=True)
-class Call:
+class GeneratorCall:
     """A generator at work in a turn; history and user messages are read once, when it begins."""
 
     made: Generator
@@ -96,7 +96,7 @@ class Call:
         model: str | Model | None,
         *,
         record: bool = False,
-    ) -> Call:
+    ) -> GeneratorCall:
         """Resolve everything once; with `record` the user's message becomes part of the turn."""
         chosen = turn.app.answering(definition.model if model is None else model, definition.what)
         composer = _composer(definition, turn, chosen)

@@ -34,7 +34,7 @@ from muntin.prompts.definition import prompt as make_prompt
 from muntin.prompts.files import PromptFile
 from muntin.providers.model import Event, Model, Reply
 from muntin.runtime.app import App
-from muntin.runtime.generators.call import UNNAMED, Call, gather_tools
+from muntin.runtime.generators.call import UNNAMED, GeneratorCall, gather_tools
 from muntin.runtime.generators.capabilities import Use, as_uses, check_names, known
 from muntin.runtime.generators.context import CONTEXTS, ContextSpec, ResolvedContext, read
 from muntin.runtime.generators.history import as_history
@@ -62,7 +62,7 @@ HIDDEN = Visibility(client=False, history=False)
 
 
 # Where context that is made again at every step stands.
-Place: TypeAlias = Literal["front", "behind"]
+ContextPlace: TypeAlias = Literal["front", "behind"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +81,7 @@ class Generator:
     output: type[BaseModel] | None
     visibility: Visibility
     options: CallOptions
-    place: Place
+    place: ContextPlace
     # The app of sessions that are used without an app.
     _memory: App = field(default_factory=lambda: App("memory:"), repr=False)
 
@@ -125,7 +125,7 @@ class Generator:
         newest = await run_in_store(log, lambda: log.store.turns(log.id, newest=1))
         number = newest[0].number + 1 if newest else 1
         turn = _Preview(place, log, number)
-        return await (await Call.begin(self, turn, valid, model)).first_window()
+        return await (await GeneratorCall.begin(self, turn, valid, model)).first_window()
 
     def _turn(
         self,
@@ -166,7 +166,7 @@ class Generator:
         `record` adds the user's message to the turn; with `ends` the answer ends the turn.
         """
         turn.check()
-        call = await Call.begin(self, turn, valid, model, record=record)
+        call = await GeneratorCall.begin(self, turn, valid, model, record=record)
         call.ends = ends
         return await call.events(streaming=streaming)
 
@@ -193,7 +193,7 @@ def generator(
     max_steps: int | None = None,
     trimming: Trimming | None = None,
     timeout: float = TIMEOUT,
-    place: Place = "front",
+    place: ContextPlace = "front",
     results: ResultsLike = INHERIT,
     ladder: LadderLike = INHERIT,
     recovery: RecoveryLike = INHERIT,
