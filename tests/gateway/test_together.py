@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,6 +31,7 @@ from muntin.timeline.store import Store, open_store
 from muntin.wire.lists import pieces_of
 from tests.fitting.traffic import WORDS
 from tests.gateway.running import receipt, running, served
+from tests.products import sample
 
 BUDGET = 1_200
 PAIRS = int(os.environ.get("MUNTIN_GATEWAY_PAIRS", "25"))
@@ -241,8 +243,17 @@ def checked(store: Store, talks: list[LazyMessages]) -> set[str]:
     return asked - set(questions)
 
 
-@pytest.mark.parametrize("named", [False, True], ids=["found", "named"])
-@pytest.mark.parametrize("kills", [0, 3], ids=["", "killed"])
+@pytest.mark.parametrize(
+    ("url", "named", "kills"),
+    sample(
+        [*product(("sqlite", "postgresql"), (False, True), (0, 3))],
+        ("sqlite", False, 3),
+        ("sqlite", True, 0),
+        ("postgresql", False, 0),
+        ("postgresql", True, 3),
+    ),
+    indirect=["url"],
+)
 def test_two_gateways_record_every_message_once_and_in_order(upstream, url, named, kills):
     talks = [LazyMessages(f"mark-{n}", opening=f"mark-{n} 0: begin") for n in range(TALKS)]
     gates = [Process(upstream, url) for _ in range(2)]

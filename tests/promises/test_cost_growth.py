@@ -17,6 +17,7 @@ from muntin import App, Recall, Slots, Tokens, context, prompt, user
 from muntin.testing import ScriptedModel
 from muntin.timeline.session import Session
 from muntin.timeline.store import Store, open_store
+from tests.products import cover
 
 
 def steps(work: Callable[[], object]) -> int:
@@ -38,7 +39,10 @@ def steps(work: Callable[[], object]) -> int:
     return count
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+STORES = ("memory", "sqlite")
+
+
+@pytest.fixture(params=STORES)
 def store(request, tmp_path):
     url = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'one.db'}"
     with open_store(url) as opened:
@@ -73,7 +77,7 @@ def test_the_newest_items_are_read_without_looking_at_all(store):
     assert few < 8_000 / 4
 
 
-@pytest.mark.parametrize("recall", [None, Recall()], ids=["no recall", "recall"])
+@pytest.mark.parametrize(("store", "recall"), cover(STORES, [None, Recall()]), indirect=["store"])
 def test_a_turn_costs_the_same_however_many_came_before(store, recall):
     """Counted in calls, on all threads, once the window is full."""
     model, is_counted, calls = ScriptedModel(lambda window: "It leaves at nine."), False, 0
@@ -94,7 +98,7 @@ def test_a_turn_costs_the_same_however_many_came_before(store, recall):
         return calls
 
     async def work() -> tuple[int, int]:
-        return await count(100), await count(300)
+        return await count(80), await count(160)
 
     before = sys.getprofile()
     threading.setprofile(note)

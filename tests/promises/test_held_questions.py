@@ -16,7 +16,7 @@ from muntin.testing import ScriptedModel
 from muntin.timeline import past
 from muntin.wire import anthropic, chat
 from tests.interfaces import DURABLE
-from tests.products import THREE, sample
+from tests.products import THREE, cover, sample
 from tests.wired import WIRED
 from tests.words import has_moved
 
@@ -131,8 +131,7 @@ def test_a_run_too_long_to_be_read_whole_has_its_question(interface, ladder, tmp
     test_a_run_in_view_has_its_question(interface, ladder, "openai/gpt-5", tmp_path)
 
 
-@pytest.mark.parametrize("ladder", LADDERS)
-@pytest.mark.parametrize("interface", sample(DURABLE, *THREE))
+@pytest.mark.parametrize(("ladder", "interface"), cover(LADDERS, sample(DURABLE, *THREE)))
 def test_a_restart_changes_no_byte(interface, ladder, tmp_path):
     name = "anthropic/claude-sonnet-4-6"
     through, again = [

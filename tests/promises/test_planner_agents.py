@@ -36,7 +36,7 @@ from muntin.agent import ToolLike, run_agent, tool_schema
 from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
 from tests.interfaces import INTERFACES, SYSTEM, Interface
-from tests.products import MODELS, sample
+from tests.products import MODELS, cover, sample
 from tests.runtime.conftest import run, texts
 from tests.words import scripted
 
@@ -317,11 +317,9 @@ HORTON = [
 ]
 
 
-@every_name
-@pytest.mark.parametrize(("budget", "stable", "retrieved", "most", "question", "answer"), HORTON)
-def test_a_conversation_among_sources_keeps_most_of_what_fits(
-    budget, stable, retrieved, most, question, answer, name
-) -> None:
+@pytest.mark.parametrize(("shape", "name"), cover(HORTON, MODELS))
+def test_a_conversation_among_sources_keeps_most_of_what_fits(shape, name) -> None:
+    budget, stable, retrieved, most, question, answer = shape
     model = scripted(lambda window: "a" * answer, name)
 
     async def work() -> None:
@@ -472,8 +470,7 @@ def converse(ask: Interface, agent: Agent, messages: Sequence[str], budget: int)
     run(work(), within=60)
 
 
-@every_name
-@pytest.mark.parametrize("interface", SOME)
+@pytest.mark.parametrize(("interface", "name"), cover(SOME, MODELS))
 def test_an_agent_sees_its_run_whole_in_every_turn(interface, name) -> None:
     # Three turns fill the window. A run has a third of it.
     agent = Agent(name, 3, 1_200)
@@ -486,8 +483,7 @@ def test_an_agent_sees_its_run_whole_in_every_turn(interface, name) -> None:
             assert f"message {turn}" in texts(window)
 
 
-@every_name
-@pytest.mark.parametrize("interface", SOME)
+@pytest.mark.parametrize(("interface", "name"), cover(SOME, MODELS))
 def test_a_result_that_was_just_received_is_shown_to_a_quarter_of_the_window(
     interface, name
 ) -> None:
@@ -506,8 +502,7 @@ def test_a_result_that_was_just_received_is_shown_to_a_quarter_of_the_window(
             assert len(newest) >= min(len(agent.result(row)), quarter) / 2, (turn, step)
 
 
-@every_name
-@pytest.mark.parametrize("interface", SOME)
+@pytest.mark.parametrize(("interface", "name"), cover(SOME, MODELS))
 def test_a_message_larger_than_the_window_leaves_room_for_the_run(interface, name) -> None:
     agent = Agent(name, 3, 300)
     log = LOG[:14_394] + "\nEND"
@@ -523,8 +518,9 @@ def test_a_message_larger_than_the_window_leaves_room_for_the_run(interface, nam
     assert 1_000 < len(shown.pop()) <= 6_000
 
 
-@every_name
-@pytest.mark.parametrize("history", [Turns(8), Tokens(12_000), True], ids=str)
+@pytest.mark.parametrize(
+    ("history", "name"), cover([Turns(8), Tokens(12_000), True], MODELS), ids=str
+)
 def test_turns_of_the_past_leave_before_the_run_is_cut(history, name) -> None:
     # Six turns fill the window.
     agent = Agent(name, 4, 450)

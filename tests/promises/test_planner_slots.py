@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from muntin import Exact, Input, Message, Slots, Stepped, ToolCall, Window, assistant, tool, user
-from tests.products import MODELS, NAMES
+from tests.products import MODELS, NAMES, cover
 from tests.promises.composing import Add, compose, slot, texts
 
 every_profile = pytest.mark.parametrize("profile", MODELS)
@@ -106,8 +106,7 @@ def test_passages_of_a_higher_priority_are_in_every_window_of_a_conversation(pro
     assert [sizes(window, "passages", "input") for window in windows] == [[2_000, 60]] * 40
 
 
-@every_profile
-@pytest.mark.parametrize("share", [0.3, 0.5, 0.9])
+@pytest.mark.parametrize(("share", "profile"), cover([0.3, 0.5, 0.9], MODELS))
 def test_passages_of_any_changing_size_are_whole(share, profile) -> None:
     def size(turn: int) -> int:
         return int(4_000 * share * (0.4 + 0.06 * ((turn * 7) % 10)))

@@ -18,7 +18,7 @@ from muntin import App, SlotReport, Slots, ToolCall, Window, assistant, user
 from muntin.agent import ToolLike
 from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
-from tests.products import MODELS
+from tests.products import MODELS, cover
 from tests.runtime.conftest import run, texts
 from tests.words import scripted
 
@@ -274,8 +274,7 @@ def test_the_report_asks_for_the_whole_history_after_many_turns(name) -> None:
             assert abs(history.tokens_asked - 120 * turn) <= 120 * turn * 0.02
 
 
-@every_name
-@pytest.mark.parametrize("share", [0.05, 0.26, 0.32, 0.4])
+@pytest.mark.parametrize(("share", "name"), cover([0.05, 0.26, 0.32, 0.4], MODELS))
 def test_the_newest_turn_is_in_every_window_of_a_plain_chat(share, name) -> None:
     size = int(2_000 * share / 2)
     windows = talk(name, 16, 2_000, size=size, recall=False)
@@ -284,8 +283,7 @@ def test_the_newest_turn_is_in_every_window_of_a_plain_chat(share, name) -> None
         assert texts(window)[-3:] == newest, turn
 
 
-@every_name
-@pytest.mark.parametrize("share", [0.06, 0.16, 0.25, 0.3])
+@pytest.mark.parametrize(("share", "name"), cover([0.06, 0.16, 0.25, 0.3], MODELS))
 def test_a_plain_chat_fills_most_of_its_window(share, name) -> None:
     windows = talk(name, 45, 2_000, size=int(2_000 * share / 2), recall=False)
     assert mean(window.tokens / 2_000 for window in windows[15:]) >= 0.7

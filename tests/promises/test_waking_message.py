@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from muntin import App, BudgetExceeded, Message, Source, ToolCall, Window, assistant, user
 from muntin.runtime.ctx import Ctx
 from muntin.testing import ScriptedModel
-from tests.products import NAMES, PRICED
+from tests.products import NAMES, PRICED, cover
 from tests.runtime.conftest import memory, run, texts, wakes
 
 every_name = pytest.mark.parametrize("name", NAMES)
@@ -65,9 +65,7 @@ def woken(
     return model.windows
 
 
-@every_name
-@pytest.mark.parametrize("made", list(MAPPED))
-@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize(("made", "tier", "name"), cover(MAPPED, TIERS, NAMES))
 def test_the_waking_message_is_there_once_in_any_tier_and_any_form(made, tier, name):
     windows = woken(name, memory(), MAPPED[made], "one", "two", "three", max=1_000, cache=tier)
     for payload, window in zip(("one", "two", "three"), windows, strict=True):

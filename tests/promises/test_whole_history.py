@@ -18,7 +18,7 @@ from muntin.runtime import Action, Ctx
 from muntin.testing import MemoryStore, ScriptedModel
 from muntin.timeline.store import Store
 from tests.interfaces import LOOKING
-from tests.products import NAMES, PRICED, sample
+from tests.products import NAMES, PRICED, cover, sample
 from tests.runtime.conftest import run, texts
 
 LONG = 130
@@ -55,9 +55,10 @@ LOOKS: dict[str, tuple[Callable[[Any], Any], Callable[[list[str]], Any]]] = {
 READING = ["strategy", "sync_strategy", "entity", "generator"]
 
 
-@pytest.mark.parametrize("look", LOOKS)
-@pytest.mark.parametrize("interface", sample(READING, "strategy", "entity", "generator"))
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.parametrize(
+    ("look", "interface", "store"),
+    cover(LOOKS, sample(READING, "strategy", "entity", "generator"), ["memory", "sqlite"]),
+)
 def test_every_look_reaches_as_far_as_it_asks(store, interface, look, tmp_path):
     ask, wanted = LOOKS[look]
 

@@ -11,6 +11,7 @@ import logging
 import pickle
 import random
 import traceback
+from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -22,7 +23,8 @@ from muntin.errors import ProviderError
 from muntin.providers.client import Client
 from muntin.providers.secrets import bare_address, find_secrets
 from muntin.settings import defaults
-from tests.providers.servers import CHAT, Answer, Protocol, Received, serving
+from tests.products import IS_WHOLE
+from tests.providers.servers import CHAT, PROTOCOLS, Answer, Protocol, Received, serving
 from tests.providers.test_client import KEY, answer_of, ask
 
 PLACES = ("header", "bearer", "user", "password", "query", "environment")
@@ -83,8 +85,25 @@ def found_in(texts: list[str], secret: str) -> list[str]:
     return [text for text in texts if any(each in text for each in written(secret))]
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("kind", KINDS)
+def cases() -> list[tuple[Protocol, str, str]]:
+    """Return each kind of failure with the secret in each place, over one protocol after another;
+    in a soak over all of them."""
+    protocols = [*PROTOCOLS.values()]
+    if IS_WHOLE:
+        return [*product(protocols, KINDS, PLACES)]
+    return [
+        (protocols[(number + index) % len(protocols)], kind, place)
+        for number, kind in enumerate(KINDS)
+        for index, place in enumerate(PLACES)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "kind", "place"),
+    cases(),
+    indirect=["protocol"],
+    ids=lambda value: value.model if isinstance(value, Protocol) else value,
+)
 def test_no_failure_shows_a_secret(protocol, kind, place, caplog, monkeypatch):
     caplog.set_level(logging.DEBUG)
     secret = "".join(random.Random(f"{kind} {place}").choices(LETTERS, k=20))

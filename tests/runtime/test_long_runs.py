@@ -20,7 +20,7 @@ from muntin.runtime import Ctx
 from muntin.testing import ScriptedModel
 from muntin.wire import anthropic, chat
 from tests.paths import ROOT
-from tests.products import sample
+from tests.products import cover, sample
 from tests.words import has_moved, read_file
 
 BUDGET = 6_000
@@ -161,8 +161,7 @@ def work(url: str, name: str, door: Any, *, turns: int, steps: int, restart: boo
     return worker.model.windows
 
 
-@pytest.mark.parametrize("name", WIRES)
-@pytest.mark.parametrize("door", PASTS)
+@pytest.mark.parametrize(("name", "door"), cover(WIRES, PASTS))
 def test_between_two_steps_each_request_begins_with_all_of_the_one_before(name, door, tmp_path):
     through = work(f"sqlite:///{tmp_path / 'a.db'}", name, door, turns=3, steps=45, restart=True)
     assert len(through) == 3 * 46

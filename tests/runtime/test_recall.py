@@ -49,7 +49,7 @@ from muntin.wire import anthropic
 from muntin.wire import chat as wire_chat
 from tests.interfaces import DURABLE
 from tests.plans import counted_plans
-from tests.products import NAMES, THREE, sample
+from tests.products import NAMES, THREE, cover, sample
 from tests.runtime.conftest import run
 from tests.runtime.test_summaries import encoded
 
@@ -233,8 +233,13 @@ async def test_the_past_before_the_excerpts_stays_until_the_history_moves(door):
     assert 2 <= moves <= 6
 
 
-@pytest.mark.parametrize("name", [NAME, "openai/gpt-4o", "some/unknown"])
-@pytest.mark.parametrize("door", sample(INTERFACES, "conversation", "entity", "generator"))
+@pytest.mark.parametrize(
+    ("door", "name"),
+    cover(
+        sample(INTERFACES, "conversation", "entity", "generator"),
+        [NAME, "openai/gpt-4o", "some/unknown"],
+    ),
+)
 @awaited
 async def test_excerpts_of_one_turn_cost_the_next_turn_nothing(door, name, monkeypatch):
     """They are above the history: now and then they take room of it, for their turn only."""

@@ -395,10 +395,10 @@ def long_talk(app: App, messages: int) -> None:
     app.session("c").append(*said)
 
 
-def test_the_report_of_a_window_of_5500_messages_has_at_most_40_kilobytes(store_url):
+def test_the_report_of_a_window_of_5500_messages_has_at_most_40_kilobytes():
     async def work() -> None:
         model = ScriptedModel(lambda window: "ok", name="openai/gpt-4o")
-        async with App(store_url, model=model, budget=150_000) as app:
+        async with App("memory:", model=model, budget=150_000) as app:
             long_talk(app, 5_500)
             await talk(app, "one", "two")
             first, second = model.windows

@@ -16,6 +16,7 @@ from muntin import App, CacheOptions, Source, Window, context, generate, generat
 from muntin.runtime import Ctx
 from muntin.simulator import simulate
 from muntin.testing import ScriptedModel
+from tests.products import cover
 
 MODELS = (
     "anthropic/claude-sonnet-4-5",
@@ -132,8 +133,7 @@ def windows(model: str, door: Callable[..., Awaitable[None]]) -> list[Window]:
     return asked.windows
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("model", "layout"), cover(MODELS, LAYOUTS))
 def test_caching_never_costs_more_than_no_caching(model: str, layout: str) -> None:
     sent = windows(model, LAYOUTS[layout])
     assert len(sent) == TURNS
