@@ -317,7 +317,8 @@ class StepLimit(MuntinError):
     """An agent's run took all its steps, and the model still calls tools.
 
     The calls of the last answer were not run. `messages` are all messages of the run so far, and
-    all are recorded: to go on, pass them as `resume=error.messages` with a higher `max_steps`.
+    all are recorded: to go on with a higher `max_steps`, pass them as `resume=error.messages`, or
+    in a conversation or an entity have the turn tried again (`try_again`).
     `reply` is the last answer, with the usage of all steps.
     """
 

@@ -154,11 +154,11 @@ def test_what_was_given_up_is_listed():
     assert "turn 1 was given up" in detail
     assert "muntin sessions retry e/1 --turn 1" in detail
     again = run("sessions", "retry", "e/1", "--store", "sqlite:///a.db")
-    assert (again.returncode, again.stdout) == (0, "turn 1 of e/1 is tried again as turn 2\n")
+    assert (again.returncode, again.stdout) == (0, "turn 1 of e/1 is tried again\n")
     with open_store("sqlite:///a.db") as store:
-        assert [turn.status for turn in store.turns("e/1")] == ["pending", "failed"]
-        store.settle("e/1", 2, "completed")
-    assert run("sessions", "retry", "e/1", "--turn", "2", "--store", "a.db").returncode == 2
+        assert [(turn.status, turn.tries) for turn in store.turns("e/1")] == [("open", 0)]
+        store.settle("e/1", 1, "completed")
+    assert run("sessions", "retry", "e/1", "--turn", "1", "--store", "a.db").returncode == 2
     assert run("sessions", "retry", "e/2", "--store", "sqlite:///a.db").returncode == 2
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from typing import Any
 from bench.frameworks.stage import Stage, played
 from bench.runs.rules import combined
 from bench.runs.score import Row
+from muntin.fitting import Fitter
+from muntin.timeline.store import open_store
 from tests.paths import ROOT
 from tests.wire.rules import CHECKS
 
@@ -60,6 +63,24 @@ def play(framework: str, folder: Path, ends: Sequence[int] = ()) -> Played:
             )
             assert done.returncode == 0, done.stderr[-3_000:]
     return Played(stage.requests, stage.score.row(framework))
+
+
+def session_of(framework: str, folder: Path) -> str:
+    """Return the session under which a conversation is recorded, after it has gone on in another
+    Fitter, as after a restart."""
+    script = played(8)
+    stage = Stage(script, BUDGET, check=check)
+    asked = [turn.text for turn in script.turns]
+    assert len(asked) > 2
+    with stage.open() as url, open_store(f"sqlite:///{folder}/records.db") as store:
+        for turns in (script.turns[:1], script.turns[1:]):
+            stage.begin(turns[0])
+            resume = import_module(f"bench.frameworks.{framework}").resume
+            resume(script, url, folder, turns, Fitter(BUDGET, store=store))
+        (session,) = store.sessions()
+        items = store.read(session.id)
+    assert [item.message.text for item in items if item.role == "user" and item.message] == asked
+    return session.id
 
 
 def check_fits(whole: Played) -> None:

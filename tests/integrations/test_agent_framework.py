@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from muntin.errors import BudgetExceeded
 from muntin.fitting import Fitted
 from muntin.integrations.agent_framework import MuntinMiddleware
 from muntin.integrations.shared import FRONTIER
-from tests.integrations.contract import BUDGET, check, check_fits, check_same_bytes
+from tests.integrations.contract import BUDGET, check, check_fits, check_same_bytes, session_of
 
 LONG = "A sentence that says nothing. " * 40
 
@@ -98,3 +99,8 @@ def test_a_frontier_of_another_conversation_is_left_aside_and_the_report_says_so
     assert session.state[FRONTIER] == one[0].frontier
     _, other = processed(500, [Message("user", ["Another"])], session=session)
     assert other[0].fresh
+
+
+def test_a_conversation_is_recorded_under_the_framework_s_own_id(tmp_path):
+    id = session_of("agent_framework", tmp_path)
+    assert id == json.loads((tmp_path / "session.json").read_text())["session_id"]

@@ -29,7 +29,7 @@ from muntin.errors import BudgetExceeded
 from muntin.fitting import Fitted
 from muntin.integrations.google_adk import MuntinPlugin
 from muntin.integrations.shared import FRONTIER
-from tests.integrations.contract import BUDGET, check, check_fits, check_same_bytes
+from tests.integrations.contract import BUDGET, check, check_fits, check_same_bytes, session_of
 
 LONG = "A sentence that says nothing. " * 40
 
@@ -43,7 +43,9 @@ def context(state: dict[str, Any], agent: Any = None) -> Any:
     return SimpleNamespace(
         state=state,
         agent_name="clerk",
-        get_invocation_context=lambda: SimpleNamespace(agent=agent),
+        get_invocation_context=lambda: SimpleNamespace(
+            agent=agent, session=SimpleNamespace(id="s")
+        ),
     )
 
 
@@ -239,3 +241,7 @@ def test_two_requests_of_one_conversation_at_once_are_both_whole():
     asyncio.run(run())
     assert requests[0].contents == requests[1].contents
     assert requests[0].contents[-1] is said[-1]
+
+
+def test_a_conversation_is_recorded_under_the_framework_s_own_id(tmp_path):
+    assert session_of("google_adk", tmp_path) == GIVEN["session_id"]

@@ -25,6 +25,7 @@ from muntin.errors import BudgetExceeded, InvalidInput
 from muntin.fitting import Fitted, Fitter
 from muntin.integrations.haystack import MuntinHook, MuntinRestore
 from muntin.integrations.shared import FRONTIER
+from muntin.timeline.store import open_store
 from tests.integrations.contract import BUDGET, check, check_fits, check_same_bytes
 
 LONG = "A sentence that says nothing. " * 40
@@ -189,3 +190,12 @@ def test_an_agent_with_the_hooks_is_written_into_a_pipeline_and_read_back():
     assert isinstance(read.hooks["after_run"][0], MuntinRestore)
     with pytest.raises(InvalidInput, match="as a number"):
         MuntinHook(Fitter(8_000)).to_dict()
+
+
+def test_a_conversation_is_recorded_under_the_caller_s_name():
+    store = open_store("memory:")
+    for user, context in (("Ada", {"session_id": "ada/1"}), ("Bob", {"thread_id": 7})):
+        state = begun([ChatMessage.from_user(f"I am {user}")], context)
+        MuntinHook(Fitter(1_000, store=store), model=MODEL).run(state)
+        assert state.data["hook_context"].items() >= context.items()
+    assert sorted(info.id for info in store.sessions()) == ["7", "ada/1"]

@@ -11,6 +11,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware.types import ModelRequest
 from langchain_anthropic import ChatAnthropic
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import (
     AIMessage,
     ChatMessage,
@@ -27,9 +28,17 @@ from muntin.errors import BudgetExceeded
 from muntin.fitting import Fitted, Fitter
 from muntin.integrations.langchain import MuntinMiddleware
 from muntin.integrations.messages import pieces_of, written
-from tests.integrations.contract import BUDGET, check, check_fits, check_same_bytes
+from muntin.timeline.store import open_store
+from tests.integrations.contract import BUDGET, check, check_fits, check_same_bytes, session_of
 
 LONG = "A sentence that says nothing. " * 40
+
+
+class Answers(GenericFakeChatModel):  # type: ignore[misc, unused-ignore]
+    """A model with its answers written down, for an agent with tools."""
+
+    def bind_tools(self, tools: Any, **options: Any) -> Any:
+        return self
 
 
 def request(messages: list[Any], **given: Any) -> ModelRequest:
@@ -165,3 +174,36 @@ def test_two_requests_of_one_conversation_at_once_are_both_whole():
         thread.join()
     assert sent[0] == sent[1]
     assert sent[0][-1] is said[-1]
+
+
+def test_a_conversation_is_recorded_under_the_framework_s_own_id(tmp_path):
+    assert session_of("langchain", tmp_path) == "1"
+
+
+def test_an_agent_in_a_tool_is_recorded_beside_its_thread():
+    store = open_store("memory:")
+    middleware = MuntinMiddleware(Fitter(2_000, store=store))
+    inner = create_agent(Answers(messages=iter(["Inside."])), middleware=[middleware])
+
+    def ask_expert(question: str) -> str:
+        """Ask an expert."""
+        return str(inner.invoke({"messages": [("user", question)]})["messages"][-1].content)
+
+    called = {"name": "ask_expert", "args": {"question": "Why?"}, "id": "c1"}
+    outer = create_agent(
+        Answers(messages=iter([AIMessage("", tool_calls=[called]), "Outside."])),
+        tools=[ask_expert],
+        middleware=[middleware],
+        checkpointer=InMemorySaver(),
+    )
+
+    async def talk(thread: str) -> None:
+        config = {"configurable": {"thread_id": thread}}
+        await outer.ainvoke({"messages": [("user", f"I am {thread}")]}, config)
+
+    asyncio.run(talk("ada/1"))
+    names = sorted(info.id for info in store.sessions())
+    assert names[0] == "ada/1"
+    assert [name.rpartition(":")[0] for name in names[1:]] == ["ada/1/tools"]
+    asked = {name: store.read(name)[0].message for name in names}
+    assert [each.text for each in asked.values() if each] == ["I am ada/1", "Why?"]

@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from muntin.errors import InvalidInput
 from muntin.integrations.langgraph import MuntinFit
-from tests.integrations.contract import check_fits, check_same_bytes
+from tests.integrations.contract import check_fits, check_same_bytes, session_of
 
 
 def test_every_request_is_valid_and_fits(whole):
@@ -28,3 +28,7 @@ def test_messages_come_back_as_the_objects_they_were():
 def test_a_state_without_the_key_is_refused_by_name():
     with pytest.raises(InvalidInput, match="'messages'"):
         MuntinFit(1_000)({})
+
+
+def test_a_conversation_is_recorded_under_the_framework_s_own_id(tmp_path):
+    assert session_of("langgraph", tmp_path) == "1"

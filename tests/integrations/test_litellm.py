@@ -11,8 +11,9 @@ import pytest
 from bench.frameworks.litellm import schemas
 from bench.frameworks.stage import Stage, played
 from muntin.errors import BudgetExceeded
-from muntin.fitting import Fitted
+from muntin.fitting import Fitted, Fitter
 from muntin.integrations.litellm import FRONTIER, MuntinHook
+from muntin.timeline.store import open_store
 from tests.integrations.contract import BUDGET, check, check_fits, check_same_bytes
 
 LONG = "A sentence that says nothing. " * 40
@@ -89,3 +90,17 @@ def test_a_frontier_of_another_conversation_is_left_aside_and_the_report_says_so
         metadata = {FRONTIER: told[0].frontier} if told else {}
         hook.fitted({"model": "gpt-5", "messages": said, "metadata": metadata})
     assert [bool(each.fresh) for each in told] == [False, True]
+
+
+def test_a_conversation_is_recorded_under_the_caller_s_name():
+    store = open_store("memory:")
+    hook = MuntinHook(Fitter(1_000, store=store))
+    names: list[dict[str, Any]] = [
+        {"litellm_session_id": "ada/1"},
+        {"metadata": {"session_id": "bob/1"}},
+        {"metadata": {"thread_id": "carl/1", "user_id": "carl"}},
+    ]
+    for given in names:
+        said = [{"role": "user", "content": f"I am {given}"}]
+        hook.fitted({"model": "gpt-5", "messages": said, **given})
+    assert sorted(info.id for info in store.sessions()) == ["ada/1", "bob/1", "carl/1"]

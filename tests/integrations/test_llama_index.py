@@ -24,6 +24,7 @@ from bench.frameworks.stage import Stage, played
 from muntin.errors import BudgetExceeded, InvalidInput
 from muntin.fitting import Fitted
 from muntin.integrations.llama_index import MuntinMemory
+from muntin.timeline.store import open_store
 from tests.integrations.contract import BUDGET, check, check_fits, check_same_bytes
 
 LONG = "A sentence that says nothing. " * 40
@@ -212,3 +213,10 @@ def test_a_memory_is_written_and_read_back():
     assert again.get_all() == memory.get_all()
     assert again.get() == memory.get()
     assert (again.token_limit, again.system_prompt) == (500, "Be brief.")
+
+
+def test_a_conversation_is_recorded_under_the_key_of_its_chat_store():
+    store = open_store("memory:")
+    for key in ("ada/1", "bob/1"):
+        remembered(1_000, [said(f"I am {key}")], chat_store_key=key, store=store)
+    assert sorted(info.id for info in store.sessions()) == ["ada/1", "bob/1"]

@@ -15,7 +15,7 @@ from bench.frameworks.stage import Stage, played
 from muntin.errors import BudgetExceeded
 from muntin.fitting import Fitted
 from muntin.integrations.openai_agents import MuntinFilter, MuntinSession
-from tests.integrations.contract import BUDGET, REQUESTS, check, check_same_bytes
+from tests.integrations.contract import BUDGET, REQUESTS, check, check_same_bytes, session_of
 
 LONG = "A sentence that says nothing. " * 40
 
@@ -119,3 +119,7 @@ def test_two_requests_of_one_conversation_at_once_are_both_whole():
     items, one, other = asyncio.run(run())
     assert one.input == other.input
     assert one.input[-1] is items[-1]
+
+
+def test_a_conversation_is_recorded_under_the_framework_s_own_id(tmp_path):
+    assert session_of("openai_agents", tmp_path) == "1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -30,7 +31,7 @@ from muntin.errors import BudgetExceeded
 from muntin.fitting import Fitted, Fitter
 from muntin.integrations.pydantic_ai import MuntinContext, pieces_of
 from muntin.integrations.shared import FRONTIER
-from tests.integrations.contract import BUDGET, check, check_fits, check_same_bytes
+from tests.integrations.contract import BUDGET, check, check_fits, check_same_bytes, session_of
 
 LONG = "A sentence that says nothing. " * 40
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d4948445200000001000000010806000000")
@@ -163,3 +164,9 @@ def test_a_frontier_of_another_conversation_is_left_aside_and_the_report_says_so
     other.metadata = {FRONTIER: told[0].frontier}
     fitted(500, [other, ModelResponse([TextPart("b")]), asks("Then?")], told=told)
     assert [bool(each.fresh) for each in told] == [False, True]
+
+
+def test_a_conversation_is_recorded_under_the_framework_s_own_id(tmp_path):
+    id = session_of("pydantic_ai", tmp_path)
+    history = json.loads((tmp_path / "chat.json").read_text())
+    assert {message["conversation_id"] for message in history} == {id}

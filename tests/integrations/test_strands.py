@@ -18,7 +18,7 @@ from muntin.errors import BudgetExceeded
 from muntin.fitting import Fitted, Fitter
 from muntin.integrations.shared import FRONTIER
 from muntin.integrations.strands import MuntinPlugin
-from tests.integrations.contract import BUDGET, check, check_fits, check_same_bytes
+from tests.integrations.contract import BUDGET, check, check_fits, check_same_bytes, session_of
 
 LONG = "A sentence that says nothing. " * 40
 
@@ -208,3 +208,7 @@ def test_the_name_of_a_model_is_taken_where_its_maker_is_known(module, name, kno
     given.model = kind(get_config=lambda: {"model_id": name})
     asyncio.run(MuntinPlugin(Seen(1_000)).process(given))
     assert seen == [known]
+
+
+def test_a_conversation_is_recorded_under_the_framework_s_own_id(tmp_path):
+    assert session_of("strands", tmp_path) == "ada"

@@ -199,7 +199,7 @@ def test_an_agent_that_took_all_its_steps_goes_on_with_more(
 
     async def try_again() -> None:
         async with App(f"sqlite:///{tmp_path / 'a.db'}") as app:
-            worker.max_steps = 30
+            worker.max_steps = 60  # of the whole turn
             register(app, worker, Summary(writer))
             (failed, *_) = app.store.turns("e/s", status="failed", newest=1)
             app.session("e/s").try_again(failed.number)

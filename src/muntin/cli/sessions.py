@@ -138,7 +138,8 @@ def retry(
 ) -> None:
     """Try a turn again that was given up, or failed.
 
-    A new turn begins with the same messages; a worker handles it.
+    The newest turn goes on where it stopped; for an older one a new turn begins with the same
+    messages. A worker handles it.
     """
     with failing(), existing_store(store) as opened:
         _session(opened, id)
@@ -152,7 +153,8 @@ def retry(
         if as_json:
             print_json({"id": id, "turn": turn, "again": items[0].turn})
         else:
-            say(f"turn {turn} of {id} is tried again as turn {items[0].turn}")
+            new = items[0].turn
+            say(f"turn {turn} of {id} is tried again" + (f" as turn {new}" if new != turn else ""))
 
 
 @command.command()

@@ -76,6 +76,7 @@ class MuntinMiddleware(Hook, ChatMiddleware):
             settings=options,
             system=[Counted("system", instructions)] if instructions else (),
             previous=None if session is None else session.state.get(FRONTIER),
+            conversation=None if session is None else session.session_id,
         )
 
 

@@ -89,14 +89,19 @@ class MuntinPlugin(Hook, _Plugin):
         state = callback_context.state
         key = f"{FRONTIER}:{callback_context.agent_name}"  # agents see different contents
         previous = state.get(key)
-        fitted = await self.recorded(lambda: self.fitted(llm_request, previous))
+        invocation = callback_context.get_invocation_context()
+        agent, session = invocation.agent, invocation.session.id
+        if getattr(agent, "root_agent", agent) is not agent:
+            session = f"{session}/{callback_context.agent_name}"
+        fitted = await self.recorded(lambda: self.fitted(llm_request, previous, session))
         state[key] = fitted.frontier
-        agent = callback_context.get_invocation_context().agent
         contents = llm_request.contents
         form = _form(contents, as_text=_takes_text(agent))
         llm_request.contents = form.written(contents, fitted.placed)
 
-    def fitted(self, request: Any, previous: Mapping[str, Any] | None) -> Fitted:
+    def fitted(
+        self, request: Any, previous: Mapping[str, Any] | None, session: str | None = None
+    ) -> Fitted:
         """Return the contents of a request that are sent."""
         instruction = _text(request.config.system_instruction)
         return self.fit(
@@ -105,6 +110,7 @@ class MuntinPlugin(Hook, _Plugin):
             request.model,
             system=[Message("system", instruction)] if instruction else (),
             previous=previous,
+            conversation=session,
         )
 
 

@@ -26,6 +26,7 @@ from muntin.integrations.shared import (
     call,
     chat_message,
     content_of,
+    conversation_in,
     put_together,
     split,
 )
@@ -44,11 +45,13 @@ _RUN = "muntin_run"
 
 @dataclass(slots=True)
 class _Run:
-    """All messages of a run, how many the state had at the last request, and the frontier."""
+    """All messages of a run, how many the state had at the last request, the frontier, and the
+    caller's name of the conversation."""
 
     messages: list[Any]
     sent: int
     frontier: Mapping[str, Any] | None
+    conversation: str | None
 
     def take(self, state: Any) -> None:
         """Take the messages that the run added to the state."""
@@ -61,7 +64,8 @@ class MuntinHook(Hook):
 
     `budget` is the tokens of a request, system prompt and tools included, or a `Fitter` with more
     settings. `model` names the model for counting, as in `openai/gpt-5`: the hook does not see it.
-    `on_fit` is called with every fitted request.
+    `on_fit` is called with every fitted request. A `Fitter` with a store records a conversation
+    under the `session_id` in the `hook_context` of the run.
     """
 
     allowed_hook_points = ("before_llm",)
@@ -96,7 +100,12 @@ class MuntinHook(Hook):
 
     def fitted(self, run: _Run, tools: Sequence[Any]) -> Fitted:
         """Return the messages of a run that are sent."""
-        return self.fit(split(run.messages, _count, _read), tools, previous=run.frontier)
+        return self.fit(
+            split(run.messages, _count, _read),
+            tools,
+            previous=run.frontier,
+            conversation=run.conversation,
+        )
 
     def _put(self, state: Any, run: _Run, fitted: Fitted) -> None:
         sent = put_together(
@@ -157,7 +166,7 @@ def _run_of(state: Any) -> _Run:
     if run is None:
         metas = (message.meta for message in reversed(state.data["messages"]))
         frontier = next((meta[FRONTIER] for meta in metas if meta and FRONTIER in meta), None)
-        run = _Run([], 0, frontier)
+        run = _Run([], 0, frontier, conversation_in(context))
         # A new dict: the caller's dict may belong to other runs too.
         state.set("hook_context", {**context, _RUN: run}, handler_override=replace_values)
     run.take(state)

@@ -28,7 +28,7 @@ with needing("muntin.integrations.langchain needs: pip install 'muntin[langchain
     from langchain_core.utils.function_calling import convert_to_openai_tool
     from langgraph.types import Command
 
-from muntin.integrations.messages import name_of, pieces_of, read, written
+from muntin.integrations.messages import name_of, pieces_of, read, thread_name, written
 
 __all__ = ["MuntinMiddleware", "MuntinState"]
 
@@ -59,18 +59,21 @@ class MuntinMiddleware(Hook, AgentMiddleware):
         self, request: ModelRequest, handler: Callable[[ModelRequest], ModelResponse]
     ) -> ExtendedModelResponse:
         """Send the messages that fit."""
-        fitted, smaller = self.fitted(request)
+        fitted, smaller = self.fitted(request, thread_name())
         return _extend_response(handler(smaller), fitted)
 
     async def awrap_model_call(
         self, request: ModelRequest, handler: Callable[[ModelRequest], Awaitable[ModelResponse]]
     ) -> ExtendedModelResponse:
         """Send the messages that fit."""
-        fitted, smaller = await self.recorded(lambda: self.fitted(request))
+        thread = thread_name()  # known in this task only
+        fitted, smaller = await self.recorded(lambda: self.fitted(request, thread))
         return _extend_response(await handler(smaller), fitted)
 
-    def fitted(self, request: ModelRequest) -> tuple[Fitted, ModelRequest]:
-        """Return the request with the messages that fit."""
+    def fitted(
+        self, request: ModelRequest, thread: str | None = None
+    ) -> tuple[Fitted, ModelRequest]:
+        """Return the request of a thread with the messages that fit."""
         system = request.system_message
         fitted = self.fit(
             pieces_of(request.messages),
@@ -79,6 +82,7 @@ class MuntinMiddleware(Hook, AgentMiddleware):
             settings=request.model_settings,
             system=() if system is None else [read(system)],
             previous=request.state.get(FRONTIER),
+            conversation=thread,
         )
         return fitted, request.override(messages=written(request.messages, fitted.placed))
 

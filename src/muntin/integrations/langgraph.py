@@ -29,7 +29,7 @@ with needing("muntin.integrations.langgraph needs: pip install 'muntin[langgraph
     # The same TypedDict as LangGraph's own states have, so that one class can inherit from both.
     from typing_extensions import TypedDict
 
-from muntin.integrations.messages import name_of, pieces_of, read, written
+from muntin.integrations.messages import name_of, pieces_of, read, thread_name, written
 
 __all__ = ["FittedState", "MuntinFit", "MuntinState"]
 
@@ -84,6 +84,7 @@ class MuntinFit(Hook):
             self._tools,
             system=[read(message) for message in self._system],
             previous=state.get(FRONTIER),
+            conversation=thread_name(),
         )
         sent = [*self._system, *written(messages, fitted.placed)]
         return FittedState(sent, {FRONTIER: fitted.frontier}, fitted)

@@ -7,7 +7,8 @@
 Hook (litellm 1.106): `CustomLogger.async_pre_call_deployment_hook(kwargs: dict, call_type) ->
 dict | None`, called with the deployment that was chosen. `completion` calls no hook that may change
 a request, so give it a fitted request. LiteLLM keeps no state: conversations are found again as
-long as the process lives, and by `metadata={"muntin_frontier": …}` after a restart.
+long as the process lives, and by `metadata={"muntin_frontier": …}` after a restart. They are
+recorded under `litellm_session_id`, or `session_id` in the metadata.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from muntin.errors import needing
-from muntin.integrations.shared import FRONTIER, Hook, model_name
+from muntin.integrations.shared import FRONTIER, Hook, conversation_in, model_name
 from muntin.wire.lists import pieces_of, write_items
 
 with needing("muntin.integrations.litellm needs: pip install 'muntin[litellm]'"):
@@ -69,5 +70,6 @@ class MuntinHook(Hook, CustomLogger):
             request,
             settings=request,
             previous=metadata.get(FRONTIER) if isinstance(metadata, Mapping) else None,
+            conversation=request.get("litellm_session_id") or conversation_in(metadata),
         )
         return {**request, "messages": write_items(messages, fitted.placed)}

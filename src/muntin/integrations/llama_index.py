@@ -160,6 +160,7 @@ class MuntinMemory(BaseChatStoreMemory):
     ) -> tuple[list[Any], list[Any]]:
         """Return the messages that are sent, and the frontier for the next request."""
         system = self.system_prompt if tools is None else ""
+        key = self.chat_store_key
         fitted = self._hook(beside).fit(
             Pieces(messages, _read),
             self.tool_schemas if tools is None else tools,
@@ -167,6 +168,7 @@ class MuntinMemory(BaseChatStoreMemory):
             system=[Message("system", system)] if system else (),
             # Memory and agents have different lists: each uses its own frontier, or none.
             previous=json.loads(marks[0].content) if marks else {},
+            conversation=None if key == DEFAULT_CHAT_STORE_KEY else key,
         )
         frontier = ChatMessage(json.dumps(fitted.frontier), role="system")
         return [_write_message(messages, part) for part in fitted.placed], [frontier]

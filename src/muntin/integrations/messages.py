@@ -16,6 +16,7 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
+from langchain_core.runnables.config import var_child_runnable_config
 
 from muntin.core.message import Message, Role
 from muntin.core.parts import Text
@@ -28,6 +29,17 @@ def name_of(model: Any) -> str | None:
     """Return the name of a LangChain model as Muntin writes it, if its maker is known."""
     name = getattr(model, "model_name", None) or getattr(model, "model", None)
     return model_name(type(model).__module__.partition(".")[0], name)
+
+
+def thread_name() -> str | None:
+    """Return the thread of the graph that runs here, and which subgraph of it this is; None if it
+    has no thread."""
+    config = var_child_runnable_config.get() or {}
+    place = config.get("configurable") or {}
+    thread = place.get("thread_id")
+    # The last part of the namespace is the node.
+    subgraph = str(place.get("checkpoint_ns") or "").rpartition("|")[0]
+    return None if thread is None else f"{thread}/{subgraph}" if subgraph else f"{thread}"
 
 
 # Reading.

@@ -20,7 +20,7 @@ from muntin.integrations.shared import FRONTIER, Fits, Hook, Watcher, model_name
 from muntin.wire.lists import pieces_of, write_items
 
 with needing("muntin.integrations.openai_agents needs: pip install 'muntin[openai-agents]'"):
-    from agents import RunConfig
+    from agents import RunConfig, get_current_trace
     from agents.run_config import CallModelData, ModelInputData
 
 __all__ = ["MuntinFilter", "MuntinSession"]
@@ -32,7 +32,8 @@ class MuntinFilter(Hook):
     `budget` is the tokens of a request, instructions and the agent's function tools included, or a
     `Fitter` with more settings: its `margin` is for handoffs and the tools of MCP servers, which
     the hook does not see. Conversations are found again as long as the process lives;
-    `MuntinSession` finds them after a restart too.
+    `MuntinSession` finds them after a restart too. A `Fitter` with a store records them under the
+    id of their session; without a session, under the `group_id` of the run and the agent's name.
     """
 
     @staticmethod
@@ -57,23 +58,36 @@ class MuntinFilter(Hook):
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
         """Return the input that fits."""
-        return (await self.afitted(data, None))[0]
+        group = getattr(get_current_trace(), "group_id", None)
+        conversation = f"{group}/{data.agent.name}" if group else None
+        return (await self.afitted(data, None, conversation))[0]
 
     async def afitted(
-        self, data: CallModelData[Any], previous: Mapping[str, Any] | None
+        self,
+        data: CallModelData[Any],
+        previous: Mapping[str, Any] | None,
+        conversation: str | None = None,
     ) -> tuple[ModelInputData, dict[str, Any]]:
         """Return the input that fits, and its frontier."""
-        return await self.recorded(lambda: self.fitted(data, previous))
+        return await self.recorded(lambda: self.fitted(data, previous, conversation))
 
     def fitted(
-        self, data: CallModelData[Any], previous: Mapping[str, Any] | None
+        self,
+        data: CallModelData[Any],
+        previous: Mapping[str, Any] | None,
+        conversation: str | None = None,
     ) -> tuple[ModelInputData, dict[str, Any]]:
         """Return the input that fits, and its frontier."""
         request, agent = data.model_data, data.agent
         tools = [tool for tool in agent.tools if hasattr(tool, "params_json_schema")]
         system = [Message("system", request.instructions)] if request.instructions else []
         fitted = self.fit(
-            pieces_of(request.input), tools, agent.model, system=system, previous=previous
+            pieces_of(request.input),
+            tools,
+            agent.model,
+            system=system,
+            previous=previous,
+            conversation=conversation,
         )
         return replace(request, input=write_items(request.input, fitted.placed)), fitted.frontier
 
@@ -114,7 +128,8 @@ class MuntinSession:
     async def input_filter(self, data: CallModelData[Any]) -> ModelInputData:
         """Return the input of a model call that fits."""
         await self._load()
-        sent, self._frontier = await self.filter.afitted(data, self._frontier)
+        before, id = self._frontier, self.session_id
+        sent, self._frontier = await self.filter.afitted(data, before, id)
         return sent
 
     async def get_items(self, limit: int | None = None) -> list[Any]:

@@ -74,13 +74,14 @@ class MuntinContext(Hook, AbstractCapability[Any]):
 
     async def prepare_model_request(self, ctx: Any, request_context: Any) -> Any:
         """Send the messages that fit; keep the frontier with the newest request of the history."""
-        sent, frontier = await self.recorded(lambda: self.fitted(request_context))
+        conversation = ctx.conversation_id
+        sent, frontier = await self.recorded(lambda: self.fitted(request_context, conversation))
         newest = ctx.messages[-1] if ctx.messages else None
         if isinstance(newest, ModelRequest):
             newest.metadata = {**(newest.metadata or {}), FRONTIER: frontier}
         return sent
 
-    def fitted(self, request: Any) -> tuple[Any, dict[str, Any]]:
+    def fitted(self, request: Any, conversation: str | None = None) -> tuple[Any, dict[str, Any]]:
         """Return the request with the messages that fit, and its frontier."""
         parameters = request.model.customize_request_parameters(request.model_request_parameters)
         messages = request.messages
@@ -91,6 +92,7 @@ class MuntinContext(Hook, AbstractCapability[Any]):
             settings=getattr(request, "model_settings", None),
             system=_instructions(messages, parameters),
             previous=_previous(messages),
+            conversation=conversation,
         )
         return replace(request, messages=_write_messages(messages, fitted)), fitted.frontier
 

@@ -13,8 +13,10 @@ from itertools import groupby
 from typing import Any, TypeAlias, TypeVar
 
 from muntin.core.budget import Budget
+from muntin.core.checks import replace_surrogates
 from muntin.core.message import Message
 from muntin.fitting import Fitted, Fitter, Piece, Pieces, Placed
+from muntin.timeline.items import MAX_ID
 from muntin.wire.blocks import merge_results
 from muntin.wire.lists import piece
 
@@ -28,6 +30,8 @@ Watcher: TypeAlias = Callable[[Fitted], object]
 
 # The key under which a framework keeps the frontier.
 FRONTIER = "muntin_frontier"
+# The keys under which callers name a conversation where a framework does not.
+CONVERSATION_KEYS = ("session_id", "conversation_id", "thread_id")
 # The words in the names of packages and providers by which frameworks name known providers.
 _PROVIDERS = ("openai", "anthropic", "google")
 
@@ -39,6 +43,18 @@ def model_name(provider: str, name: object) -> str | None:
     """
     known_maker = next((maker for maker in _PROVIDERS if maker in provider.lower()), None)
     return f"{known_maker}/{name}" if known_maker and isinstance(name, str) and name else None
+
+
+def conversation_in(facts: object) -> str | None:
+    """Return the name that a caller gave a conversation among other facts, such as metadata."""
+    names = [facts.get(key) for key in CONVERSATION_KEYS] if isinstance(facts, Mapping) else []
+    return next((str(name) for name in names if name), None)
+
+
+def _session_name(id: object) -> str | None:
+    """Return a framework's id of a conversation as the name of its session."""
+    text = "" if id is None else replace_surrogates(f"{id}").replace("\x00", "").strip()
+    return text[:MAX_ID] or None
 
 
 def call(id: Any, name: Any, arguments: Any) -> dict[str, Any]:
@@ -76,11 +92,22 @@ class Hook:
         return None
 
     def fit(
-        self, pieces: Sequence[Piece], tools: Sequence[Any], model: Any = None, **options: Any
+        self,
+        pieces: Sequence[Piece],
+        tools: Sequence[Any],
+        model: Any = None,
+        *,
+        conversation: object = None,
+        **options: Any,
     ) -> Fitted:
-        """Return the messages of a request that are sent; `model` is passed to `name_of`."""
+        """Return the messages of a request that are sent; `model` is passed to `name_of`.
+
+        `conversation` is the framework's own id of the thread or the session, if it has one: the
+        conversation is recorded under it.
+        """
         fitted = self._fitter.fit(
             pieces,
+            conversation=_session_name(conversation),
             tools=self._schemas.of(tools),
             model=self._model or self._fitter.model or self.name_of(model),
             **options,

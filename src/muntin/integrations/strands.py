@@ -34,6 +34,9 @@ with needing("muntin.integrations.strands needs: pip install 'muntin[strands]'")
 
 __all__ = ["MuntinPlugin"]
 
+# The id of an agent that was given none.
+_DEFAULT_AGENT = "default"
+
 
 class MuntinPlugin(Hook, Plugin):
     """Fits every request of an agent; its messages stay whole.
@@ -86,7 +89,16 @@ class MuntinPlugin(Hook, Plugin):
             context.model,
             system=_system(context.system_prompt),
             previous=previous,
+            conversation=_session_of(context.agent),
         )
+
+
+def _session_of(agent: Any) -> str | None:
+    """Return the session that a session manager keeps an agent in; several agents may share it."""
+    session = getattr(getattr(agent, "_session_manager", None), "session_id", None)
+    if session is None or agent.agent_id == _DEFAULT_AGENT:
+        return session
+    return f"{session}/{agent.agent_id}"
 
 
 def _system(prompt: Any) -> list[Message]:

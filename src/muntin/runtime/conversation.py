@@ -37,6 +37,7 @@ from muntin.runtime.ctx import Ctx
 from muntin.runtime.recorded_run import DeclareStep, RecordedRun
 from muntin.runtime.recovery import offering
 from muntin.runtime.run_rules import INHERIT, CallOptions
+from muntin.runtime.store_thread import run_in_store
 from muntin.runtime.sync import Facade, blocking, iterating
 from muntin.runtime.turn import ActiveTurn, nothing
 from muntin.settings import check_settings, merge_settings
@@ -125,21 +126,37 @@ class Conversation:
         """Send a user's text, and yield the answer as it comes; the last event is `Finished`."""
         return self._turn(_given(text, attachments), settings, True)
 
+    def try_again(self, *, settings: Mapping[str, Any] | None = None) -> Coroutine[Any, Any, Reply]:
+        """Go on with the newest turn, which failed, where it stopped; return the answer when it is
+        recorded. Nothing that ran is run again; a turn that reached its `max_steps` has as many as
+        this conversation allows."""
+        return last_reply(self._turn(None, settings, False))
+
     async def _turn(
-        self, text: Input, settings: Mapping[str, Any] | None, streaming: bool
+        self, text: Input | None, settings: Mapping[str, Any] | None, streaming: bool
     ) -> AsyncGenerator[Event, None]:
         if settings is not None:
             check_settings(settings, "conversation")
-        message = user(text.text, attachments=text.attachments)
         turn = ActiveTurn(self._app, self.session)
+        begins: Message | None = None
+        if text is None:
+            self._app.queue.check(self.session.id)
+            item = await run_in_store(self.session, turn.reopen)
+            message = item.message or Message("user")
+            text = Input(message.text, message.attachments)
+        else:
+            begins = message = user(text.text, attachments=text.attachments)
         ctx = Ctx(turn, where="a strategy", input=text, message=text, budget=self.budget)
         load = partial(self._load, ctx)
-        await turn.start(message, load)
+        await turn.start(begins, load)
         try:
             async with turn.held():
                 await turn.wait(load)
                 turn_input = TurnInput(
-                    (message,), {(self.session.id, turn.first)}, projected=ctx.projected
+                    (message,),
+                    {(self.session.id, turn.first)},
+                    turn.parts,
+                    projected=ctx.projected,
                 )
                 # The tool that reads results of the other tools.
                 recovery = (ctx.load_result,) if self._recovers else ()
@@ -243,6 +260,7 @@ class SyncConversation(Facade[Conversation]):
 
     send = blocking(Conversation.send)
     stream = iterating(Conversation.stream)
+    try_again = blocking(Conversation.try_again)
 
     @property
     def session(self) -> Session:

@@ -250,16 +250,7 @@ class EntityRunner:
     def _ctx(self, session: Session, turn: ActiveTurn) -> Ctx:
         """Return the ctx of a turn's handler, with its items read."""
         items = turn.items()
-        if any(item.kind == "run" for item in items):
-            # The last step of an earlier attempt: by its reports, or by its answers.
-            number = turn.number
-            reports = session.store.reports(session.id, first=number, last=number)
-            answers = [
-                item
-                for item in items
-                if item.run and item.message and item.message.role == "assistant"
-            ]
-            turn.resume(items, max((report.step for report in reports), default=len(answers)))
+        turn.resume(items)
         events = [item for item in items if item.kind in WAKES and item.run is None]
         newest = events[-1]
         wake = Wake(

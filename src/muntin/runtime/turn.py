@@ -31,7 +31,7 @@ from muntin.composer import Composer
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message
 from muntin.core.planning.slot import Trimming
-from muntin.errors import MuntinError, StoreError, TurnEnded, TurnLost
+from muntin.errors import InvalidInput, MuntinError, StoreError, TurnEnded, TurnLost
 from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.embedding import Embeddings
 from muntin.runtime.reports import Receipts
@@ -151,14 +151,19 @@ class ActiveTurn(OpenTurn):
         # When the lease ends, by the monotonic clock, as far as this process knows.
         self._holds = time.monotonic() + LEASE.total_seconds()
 
-    def resume(self, items: Sequence[Item], step: int) -> None:
-        """Go on where an earlier attempt stopped: with its runs, after its last window."""
-        self.receipts.step = step
+    def resume(self, items: Sequence[Item]) -> None:
+        """Go on where an earlier attempt stopped, if it did: with its runs, after its last step."""
+        parts = [item for item in items if item.run is not None and item.kind != "error"]
         self.begun = [
-            (item, [child for child in items if child.run == item.position])
+            (item, [part for part in parts if part.run == item.position])
             for item in items
             if item.kind == "run" and item.run is None
         ]
+        if self.begun:  # its last step: by its reports, or by its answers
+            number = self.number
+            reports = self.session.store.reports(self.session.id, first=number, last=number)
+            answers = [part for part in parts if part.role == "assistant"]
+            self.receipts.step = max((report.step for report in reports), default=len(answers))
 
     @property
     def resuming(self) -> set[int]:
@@ -169,6 +174,12 @@ class ActiveTurn(OpenTurn):
     def is_taken(self) -> bool:
         """Whether the turn is worked on here; before that it waits for other turns."""
         return self.attempt is not None
+
+    @property
+    def parts(self) -> set[tuple[str, int]]:
+        """The items of these runs: the session and the position of each."""
+        id = self.session.id
+        return {(id, item.position) for run, parts in self.begun for item in (run, *parts)}
 
     @property
     def is_settled(self) -> bool:
@@ -188,10 +199,25 @@ class ActiveTurn(OpenTurn):
 
     # Beginning and ending.
 
+    def reopen(self) -> Item:
+        """Make this the newest turn of the session, which failed, and return the item that began
+        it; for code in a thread."""
+        session = self.session
+        (newest,) = session.store.turns(session.id, newest=1) or (None,)
+        if newest is None:
+            raise InvalidInput(f"session {session.id!r} has no turn that could be tried again")
+        items = session.try_again(newest.number)
+        self.number, self.first = newest.number, items[0].position
+        self.resume(self.items())
+        return items[0]
+
     async def start(
-        self, item: Draft | Message, on_taken: Callable[[list[Item]], object] | None = None
+        self,
+        item: Draft | Message | None,
+        on_taken: Callable[[list[Item] | None], object] | None = None,
     ) -> ActiveTurn:
-        """Append the item that begins the turn; if no other turn comes first, take the turn too.
+        """Append the item that begins the turn, unless that was reopened; if no other turn comes
+        first, take the turn too.
 
         `on_taken` is called with that item in the visit to the store that takes the turn.
         """
@@ -207,9 +233,11 @@ class ActiveTurn(OpenTurn):
         return self
 
     def _begin_and_take(
-        self, item: Draft | Message, on_taken: Callable[[list[Item]], object] | None
+        self,
+        item: Draft | Message | None,
+        on_taken: Callable[[list[Item] | None], object] | None,
     ) -> None:
-        begun = [self.begin(item)]
+        begun = None if item is None else [self.begin(item)]
         try:
             self.take(None if on_taken is None else partial(on_taken, begun))
         except Exception as error:

@@ -128,9 +128,11 @@ class Session:
         return self.opened().append(self.id, drafts, beside=beside)
 
     def try_again(self, turn: int) -> list[Item]:
-        """Begin a new turn with the items that woke a failed turn, to have them handled again.
+        """Have a failed turn handled again, and return the items that wake for it.
 
-        The new items copy the items that began the old turn; `again` in their `meta` is its number.
+        The newest turn of the session goes on where it stopped: nothing that ran is run again. For
+        an older turn a new one begins: its items copy those that began the old turn, and `again` in
+        their `meta` is its number.
         """
         turns = self.store.turns(self.id, number=turn)
         if not turns or turns[0].status != "failed":
@@ -145,6 +147,8 @@ class Session:
         ]
         if not drafts:
             raise InvalidInput(f"turn {turn} of session {self.id!r} was begun by no message")
+        if self.store.reopen(self.id, turn):
+            return woke
         begins = [
             self.draft(draft, opens="queue" if n == 0 else None) for n, draft in enumerate(drafts)
         ]

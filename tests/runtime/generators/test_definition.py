@@ -107,7 +107,7 @@ def test_a_run_that_was_interrupted_goes_on_and_is_shown_once():
         for message in (assistant(tool_calls=[call("lookup", key="a")]), tool("c1", "found a")):
             turn.append(draft_of(message, run=begun.position))
         resumed = ActiveTurn(app, turn.session, 1, owner=turn.owner, attempt=turn.attempt)
-        resumed.resume(turn.items(), step=0)
+        resumed.resume(turn.items())
         await chat.run_in(resumed)
 
     run(again())

@@ -134,6 +134,21 @@ class Leases(Archive):
         values |= {"holder": claim.owner, "attempt": claim.attempt}
         return bool(self.database.transact(lambda tx: tx.all(sql.HAND_BACK, **values)))
 
+    def reopen(self, session: str, turn: int) -> bool:
+        """Let owners take a failed turn again; False unless it is the newest turn of its session.
+
+        What says that it failed is hidden from now on.
+        """
+        check(session)
+
+        def write(tx: Transaction) -> bool:
+            if not tx.all(sql.REOPEN, session=session, turn=turn):
+                return False
+            tx.run(sql.HIDE_ERRORS, session=session, turn=turn)
+            return True
+
+        return self.database.transact(write)
+
     def mend(self, session: str) -> list[int]:
         """Fail the open turns that lost their owner and are not resumable; return their numbers."""
 

@@ -66,6 +66,9 @@ RECOUNT = "UPDATE muntin_items SET tokens = :counted WHERE session = :sid AND po
 _SEEN = "session = :sid AND position = :at AND (client OR history)"
 IS_SEEN = f"SELECT 1 FROM muntin_items WHERE {_SEEN}"
 HIDE = f"UPDATE muntin_items SET client = FALSE, history = FALSE WHERE {_SEEN}"
+HIDE_ERRORS = f"""
+UPDATE muntin_items SET client = FALSE, history = FALSE
+WHERE session = {_SID} AND turn = :turn AND kind = 'error'"""
 INSERT_ENTRY = _insert("entries", "session, entry, position, ended")
 END_ENTRY = """
 UPDATE muntin_entries SET ended = :at WHERE session = :sid AND entry = :name AND ended IS NULL"""
@@ -143,7 +146,7 @@ RENEW = f"""
 UPDATE muntin_turns SET until = muntin_now() + :lease
 WHERE session = {_SID} AND {_MINE} RETURNING number"""
 _SETTLED = "SET status = :state, owner = NULL, until = NULL, after = NULL, reason = :reason"
-# Nothing opens a settled turn again, and nothing settles it twice.
+# Nothing settles a turn twice, and nothing but `reopen` opens a settled turn again.
 SETTLE = f"""
 UPDATE muntin_turns {_SETTLED}
 WHERE session = :sid AND number = :turn AND {_UNSETTLED} RETURNING number"""
@@ -153,6 +156,13 @@ UPDATE muntin_turns
 SET owner = NULL, until = NULL, after = muntin_now() + :pause,
     returned = returned + CASE WHEN attempt > progress THEN 1 ELSE 0 END
 WHERE session = {_SID} AND {_MINE} AND status = 'open' AND resumable RETURNING number"""
+# Only the newest turn: what came behind an older one would stand in front of what it writes now.
+REOPEN = f"""
+UPDATE muntin_turns
+SET status = 'open', owner = NULL, until = NULL, after = NULL, reason = NULL, resumable = TRUE,
+    progress = attempt, returned = 0
+WHERE session = {_SID} AND number = :turn AND status = 'failed'
+    AND number = (SELECT max(number) FROM muntin_turns WHERE session = {_SID}) RETURNING number"""
 _ENDED = "SET status = :state, owner = NULL, until = NULL, after = NULL"
 END_OWN = f"UPDATE muntin_turns {_ENDED} WHERE session = :sid AND {_MINE} RETURNING number"
 # A turn that its owner works on is not ended by others.
