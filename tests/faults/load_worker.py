@@ -7,9 +7,11 @@ WHERE TEXT` or `doubts WHERE TEXT ERROR`.
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import json
 import os
 import random
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -99,7 +101,13 @@ def work(url: str, engine: str, slot: str, life: str, log: str, stop: str, name:
         after = random.uniform(0.05, 1.5)
         await tell(where, lambda text: app.wake(where, text, after=after))
 
+    def say_where() -> None:
+        for task in asyncio.all_tasks():
+            task.print_stack(file=sys.stderr)
+        faulthandler.dump_traceback(all_threads=True)
+
     async def run() -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, say_where)
         async with app:
             print("ready", flush=True)
             done = asyncio.Event()

@@ -60,20 +60,25 @@ def supervise(
     kill_after: float | None = None,
     **given: object,
 ) -> int:
-    """Restart a worker that ends, or is killed after some seconds, until all is settled; return how
-    often."""
-    end, restarts = time.monotonic() + (300 if LONG else 100), 0
+    """Restart a worker that ends, or is killed after some seconds if it got further, until all is
+    settled; return how often."""
+    end, restarts = time.monotonic() + (600 if LONG else 200), 0
+
+    def written() -> int:
+        return sum(item.run is not None for entity in entities for item in store.read(entity))
+
     while True:
         worker = start("work", **given)
         assert worker.stdout is not None
         assert worker.stdout.readline() == "ready\n"
-        began = time.monotonic()
+        began, before = time.monotonic(), written()
         while worker.poll() is None:
             if settled(store, entities):
                 worker.kill()
                 return restarts
             assert time.monotonic() < end, [store.turns(entity) for entity in entities]
-            if kill_after is not None and time.monotonic() - began > kill_after:
+            took = time.monotonic() - began
+            if kill_after is not None and took > kill_after and written() > before:
                 worker.kill()
                 worker.wait()
             time.sleep(0.05)

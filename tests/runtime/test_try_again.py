@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +68,11 @@ def test_a_turn_that_took_all_its_steps_goes_on_with_more(
     async def fail() -> None:
         agent = Agent(url, name, 3, ran)
         async with agent.app:
-            talk = agent.conversation()
+            ask = agent.conversation().send
+            if interface == "entity":
+                ask = partial(agent.app.ask, "e/1")
             with pytest.raises(StepLimit):
-                if interface == "conversation":
-                    await talk.send("Check!")
-                else:
-                    await agent.app.ask("e/1", "Check!")
+                await ask("Check!")
 
     async def go_on(max_steps: int) -> Agent:
         agent = Agent(url, name, max_steps, ran)
