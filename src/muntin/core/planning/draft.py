@@ -52,11 +52,6 @@ class SlotPlan:
         return self.conversation is not None and self.conversation.slots[0] is self.slot
 
     @property
-    def ceiling(self) -> int:
-        """The most tokens that it may have."""
-        return maxsize if self.limits.cap is None else self.limits.cap
-
-    @property
     def used(self) -> int:
         """The tokens that it takes of the window."""
         return self.view.tokens + self.beside
@@ -91,14 +86,12 @@ class SlotPlan:
 
     def entries(self) -> list[tuple[int | None, Message]]:
         """Return the messages that stay, each with its place in the slot; None for a message that
-        Muntin put in."""
+        Muntin put in. Notes stand where the past begins."""
         view, gone = self.view, self.levels.gone
         pairs = [(index, message) for index, message in self.elsewhere if message is not None]
         for form in view.forms:
-            unit = form.unit
-            pairs += zip(unit.indices, form.messages, strict=False)
-        if self.reading.is_scattered or self.elsewhere:
-            pairs.sort(key=itemgetter(0))
+            pairs += zip(form.unit.indices, form.messages, strict=False)
+        pairs.sort(key=itemgetter(0))
         begin = next((f.unit.indices[0] for f in view.forms if f.unit.position >= gone), maxsize)
         before = [pair for pair in pairs if pair[0] < begin]
         front, notes = ([(None, m) for m in messages] for messages in (view.front, view.notes))

@@ -5,6 +5,7 @@ Pure functions of numbers; they know neither slots nor messages.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,18 +14,19 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a slot may take at most and should keep at least, in tokens.
-
-    `cap` is None where no ceiling was asked for. `fallback_cap` is the ceiling once floors are
-    ignored: then `min_tokens` no longer raises it.
-    """
+    """What a slot may take at most and should keep at least, in tokens; `cap` is None where no
+    ceiling was asked for."""
 
     cap: int | None
     floor: int
-    fallback_cap: int | None
+
+    @property
+    def ceiling(self) -> int:
+        """The most tokens that the slot may have."""
+        return sys.maxsize if self.cap is None else self.cap
 
 
-NO_LIMITS = Limits(None, 0, None)
+NO_LIMITS = Limits(None, 0)
 
 
 @lru_cache(maxsize=1_024)  # each slot of a window is asked with one of a few
@@ -45,15 +47,11 @@ def limits(
     if max_ratio == 1 and max_tokens is None and not min_ratio and not min_tokens:
         return NO_LIMITS
     caps = [] if max_tokens is None else [max_tokens]
-    fallback_caps = list(caps)
     if max_ratio < 1:
-        share = ratio_of(amount, max_ratio)
-        caps.append(max(share, min_tokens))
-        fallback_caps.append(share)
+        caps.append(max(ratio_of(amount, max_ratio), min_tokens))
     cap = min(caps, default=None)
     floor = max(min_tokens, ratio_of(amount, min(min_ratio, max_ratio)) if min_ratio else 0)
-    floor = floor if cap is None else min(floor, cap)
-    return Limits(cap, floor, min(fallback_caps, default=None))
+    return Limits(cap, floor if cap is None else min(floor, cap))
 
 
 def allocate(amount: int, asks: Sequence[int], weights: Sequence[int]) -> list[int]:
@@ -63,27 +61,24 @@ def allocate(amount: int, asks: Sequence[int], weights: Sequence[int]) -> list[i
     exceed the amount, the shares add up to it exactly.
     """
     shares = [0] * len(asks)
-    hungry = [i for i, ask in enumerate(asks) if ask > 0]
+    hungry = [place for place, ask in enumerate(asks) if ask > 0]
     while hungry:
-        total = sum(weights[i] for i in hungry)
+        total = sum([weights[place] for place in hungry])
         if not total:  # nothing but zero weights left: all the same weight
-            weights = [1] * len(asks)
-            total = len(hungry)
-        sated = [i for i in hungry if asks[i] * total <= amount * weights[i]]
+            weights, total = [1] * len(asks), len(hungry)
+        sated = [place for place in hungry if asks[place] * total <= amount * weights[place]]
+        for place in sated:
+            shares[place] = asks[place]
         if not sated:
+            for place in hungry:
+                shares[place] = amount * weights[place] // total
+            spare = amount - sum([shares[place] for place in hungry])
+            hungry.sort(key=lambda place: -(amount * weights[place] % total))
+            for place in hungry[:spare]:
+                shares[place] += 1
             break
-        for i in sated:
-            shares[i] = asks[i]
-        amount -= sum(asks[i] for i in sated)
-        hungry = [i for i in hungry if i not in sated]
-    if hungry:
-        total = sum(weights[i] for i in hungry)
-        for i in hungry:
-            shares[i] = amount * weights[i] // total
-        spare = amount - sum(shares[i] for i in hungry)
-        by_remainder = sorted(hungry, key=lambda i: (-(amount * weights[i] % total), i))
-        for i in by_remainder[:spare]:
-            shares[i] += 1
+        amount -= sum([asks[place] for place in sated])
+        hungry = [place for place in hungry if place not in sated]
     return shares
 
 
@@ -91,15 +86,14 @@ def fair_shares(
     pot: int, asks: Sequence[int], weights: Sequence[int], needs: Sequence[int]
 ) -> list[int]:
     """Divide a pot fairly by weight; none gets less than it needs."""
-    shares = list(needs)
-    free = list(range(len(asks)))
-    while free:
-        remaining = pot - sum([needs[n] for n in range(len(asks)) if n not in free])
-        parts = allocate(max(0, remaining), [asks[n] for n in free], [weights[n] for n in free])
-        enough = [n for n, part in zip(free, parts, strict=True) if part >= needs[n]]
+    free = [*range(len(asks))]
+    while True:
+        shares = [*needs]
+        rest = max(0, pot - sum([need for n, need in enumerate(needs) if n not in free]))
+        parts = allocate(rest, [asks[n] for n in free], [weights[n] for n in free])
+        for n, part in zip(free, parts, strict=True):
+            shares[n] = part
+        enough = [n for n in free if shares[n] >= needs[n]]
         if len(enough) == len(free):
-            for n, part in zip(free, parts, strict=True):
-                shares[n] = part
-            break
+            return shares
         free = enough
-    return shares

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from muntin.core.planning.draft import FALLBACK, Draft, SlotPlan
 from muntin.core.planning.levels import NO_LEVELS, SlotView, show_whole, tokens_at
-from muntin.core.planning.limits import Limits, fair_shares
+from muntin.core.planning.limits import Limits, fair_shares, limits
 from muntin.core.planning.moving import levels_before, show_history
 from muntin.core.planning.running import run_need, show_run
 from muntin.core.planning.shrink import least_input, marker_tokens, shrink, shrink_input
@@ -80,7 +80,7 @@ def _fits_whole(draft: Draft) -> bool:
     free = _FreeRoom(draft.room)
     for part in draft.ranked:
         ask, group = _ask(draft, part), part.slot.place.group
-        if ask > part.ceiling:
+        if ask > part.limits.ceiling:
             return False
         free.take(part.slot.pool, ask + _joining(draft, part))
         if group is not None:
@@ -92,8 +92,9 @@ def _ignore_floors(draft: Draft) -> None:
     """Go on without floors: then no floor raises a ceiling either."""
     has_floors = any(part.limits.floor for part in draft.parts)
     for part in draft.parts:
-        cap, floor = part.limits.fallback_cap, part.limits.floor
-        part.limits = Limits(cap, floor if cap is None else min(floor, cap), cap)
+        size, floor = part.slot.size, part.limits.floor
+        bare = limits(draft.budget, size.max_ratio, max_tokens=size.max_tokens)
+        part.limits = Limits(bare.cap, min(floor, bare.ceiling))
         if has_floors:
             part.reason = FALLBACK
 
@@ -156,7 +157,7 @@ def _serve_once(draft: Draft, parties: Sequence[Sequence[SlotPlan]]) -> None:
             beside = _joining(draft, part)
             share = -1 if group in broken else share - beside
             part.open_room = max(share, could)
-            part.room = min(share, part.ceiling)
+            part.room = min(share, part.limits.ceiling)
             part.view = fit(draft, part, part.room)
             if part.view.forms:
                 part.beside = beside
@@ -177,7 +178,7 @@ def _give_rest(draft: Draft, party: Sequence[SlotPlan], free: _FreeRoom) -> None
             continue
         pool = part.slot.pool
         free.take(pool, -part.used)
-        part.room = min(free.of(pool), part.ceiling)
+        part.room = min(free.of(pool), part.limits.ceiling)
         part.view = fit(draft, part, part.room)
         free.take(pool, part.used)
 
@@ -188,7 +189,7 @@ def _divide_room(draft: Draft, party: Sequence[SlotPlan], room: int) -> list[tup
     if len(party) == 1:
         return [(room, room)]
     room = max(0, room)
-    asks = [min(_ask(draft, part), part.ceiling) for part in party]
+    asks = [min(_ask(draft, part), part.limits.ceiling) for part in party]
     weights = [part.slot.size.max_tokens for part in party]
     heavy = [max(1, room) if most is None else most for most in weights]
     needs = [min(ask, part.need) for ask, part in zip(asks, party, strict=True)]
