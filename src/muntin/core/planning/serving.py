@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from muntin.core.planning.draft import FALLBACK, Draft, SlotPlan
 from muntin.core.planning.levels import NO_LEVELS, SlotView, show_whole, tokens_at
 from muntin.core.planning.limits import Limits, fair_shares, limits
-from muntin.core.planning.moving import levels_before, show_history
-from muntin.core.planning.running import run_need, show_run
+from muntin.core.planning.moving import levels_before, run_need, show_history, show_run
 from muntin.core.planning.shrink import least_input, marker_tokens, shrink, shrink_input
 from muntin.core.planning.slot import Group, Pool
 
