@@ -112,7 +112,9 @@ def show_at(units: Sequence[Unit], levels: Levels) -> SlotView:
         return show_whole(units)
     forms = []
     for unit, level in zip(units, levels_at(units, levels), strict=True):
-        if level != GONE:
+        if level == FULL:
+            forms.append(Form(unit, unit.messages, unit.tokens))
+        elif level != GONE:
             messages, tokens = unit.form(level)
             status = STATUSES[level] if tokens < unit.tokens else "kept"
             forms.append(Form(unit, messages, tokens, status))
@@ -124,7 +126,7 @@ def sizes_at(units: Sequence[Unit], levels: Levels) -> list[int]:
     if levels == NO_LEVELS:
         return [unit.tokens for unit in units]
     pairs = zip(units, levels_at(units, levels), strict=True)
-    return [unit.size(level) for unit, level in pairs]
+    return [unit.size(level) if level else unit.tokens for unit, level in pairs]
 
 
 def tokens_at(units: Sequence[Unit], levels: Levels) -> int:

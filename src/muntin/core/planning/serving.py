@@ -204,10 +204,9 @@ def _divide_room(draft: Draft, party: Sequence[SlotPlan], room: int) -> list[tup
 
 def _ask(draft: Draft, part: SlotPlan) -> int:
     """Return what a slot would show if nothing had to give."""
-    conversation = part.conversation if part.is_head else None
-    levels = (
-        NO_LEVELS if conversation is None else conversation.lasting.joined(conversation.in_turn)
-    )
+    levels, conversation = NO_LEVELS, part.conversation
+    if conversation is not None and not part.slot.is_input:
+        levels = conversation.lasting.joined(conversation.in_turn)
     ask = tokens_at(part.reading.units, levels)
     if part.slot.trim.marker is not None and part.slot.is_stepped and levels.gone:
         ask += marker_tokens(part.slot, draft.counter)

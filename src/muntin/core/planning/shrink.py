@@ -234,6 +234,8 @@ def write_line(slot: Slot, cut: Cut) -> str:
 def least_input(reading: Reading, counter: Counter) -> int:
     """Return how many tokens of an input are never cut: 256, and what is no text of its first and
     its last message."""
+    if reading.tokens <= INPUT_LEAST:
+        return reading.tokens
     ends = reading.units[:: max(1, len(reading.units) - 1)]
     rest = sum([unit.tokens - _longest_tokens(unit, counter) for unit in ends])
     return min(reading.tokens, INPUT_LEAST + rest)
