@@ -98,7 +98,7 @@ def levels_at(units: Sequence[Unit], levels: Levels) -> list[int]:
     """Return the level of every unit; the question of a turn leaves with its last unit."""
     moved = max(levels)
     unit_levels = [levels.of(unit) if unit.position < moved else FULL for unit in units]
-    if levels.gone:
+    if GONE in unit_levels:
         turns = {unit.turn for unit, level in zip(units, unit_levels, strict=True) if level != GONE}
         for place, unit in enumerate(units):
             if unit_levels[place] == GONE and unit.turn in turns and unit.role == "user":

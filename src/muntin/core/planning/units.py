@@ -172,6 +172,7 @@ class _Reader:
         # Results whose call was not found yet, by id, the newest first.
         self.open: dict[str, list[Read]] = {}
         self.unread = range(0)
+        self.taken_unread = 0
         self.is_scattered = False
 
     def read_back(self, limit: int, start: int, opening: bool) -> None:
@@ -242,6 +243,7 @@ class _Reader:
         self.units.sort(key=lambda unit: -unit.indices[0])
 
     def take(self, index: int) -> int:
+        self.taken_unread += index in self.unread
         message = convert(self.items[index], self.slot, index)
         return self.take_message(index, message, self.counter.message(message))
 
@@ -332,15 +334,9 @@ class _Reader:
     def finish(self) -> Reading:
         units = [*self.opening, *self.units[::-1]]
         loose = [result for results in self.open.values() for result in results]
-        unread, beyond = self.unread, 0
-        if unread:
-            seen = [index for unit in units for index in unit.indices]
-            seen += [index for index, _, _ in (*self.left_out, *loose)]
-            beyond = len(unread) - sum([index in unread for index in seen])
-        return Reading(
-            self.slot, units, unread, beyond, self.left_out,
-            sorted(loose, key=lambda result: result[0]), self.is_scattered,
-        )  # fmt: skip
+        loose.sort(key=lambda result: result[0])
+        unread, beyond = self.unread, len(self.unread) - self.taken_unread
+        return Reading(self.slot, units, unread, beyond, self.left_out, loose, self.is_scattered)
 
 
 def link(readings: Sequence[Reading], counter: Counter) -> None:
