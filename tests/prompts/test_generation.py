@@ -93,6 +93,19 @@ def test_what_does_not_fit_is_not_sent():
     assert generate_sync("hello", model=model, token_budget=5).text == "never"
 
 
+def test_what_does_not_fit_is_said_in_the_numbers_that_were_given():
+    class Answer(BaseModel):
+        value: int
+
+    rules = prompt(id="rules", system="r" * 160)
+    with pytest.raises(BudgetExceeded, match="system text needs 40 tokens, but token_budget is 3"):
+        generate_sync(rules, model=ScriptedModel([]), tokenizer="chars/4", token_budget=3)
+    with pytest.raises(BudgetExceeded, match=r"schema of the answer .*, but the budget is 30;"):
+        generate_sync(rules, model=ScriptedModel([]), tokenizer="chars/4", budget=30, output=Answer)
+    with pytest.raises(BudgetExceeded, match="the request needs 40 tokens, but the budget is 30"):
+        generate_sync(rules, model=ScriptedModel([]), tokenizer="chars/4", budget=30)
+
+
 def test_input_reaches_the_contexts():
     class Name(BaseModel):
         name: str

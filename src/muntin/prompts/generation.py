@@ -62,6 +62,7 @@ class _Generation:
         check_defined(output, "generate: output")
         name = ModelName.parse(model.name)
         composer = Composer.of(model, budget=self.budget, tokenizer=self.tokenizer)
+        budget = composer.budget
         form = composer.counter.form(asking_for(output).get("output_schema"))
         with telemetry.told_later(prompt):  # the run, which sends the window, reports it
             resolution = await prompt.resolve(
@@ -69,7 +70,7 @@ class _Generation:
                 provider=name.provider,
                 model_id=name.model,
                 token_budget=self.token_budget,
-                budget=composer.budget.keeping(form),
+                budget=budget.keeping(form),
                 tokenizer=self.tokenizer,
                 attachment_tokens=self.attachment_tokens,
                 settings=self.settings,
@@ -95,9 +96,27 @@ class _Generation:
             )
             return run.events(streaming=streaming)
 
-        async with aclosing(answered(attempt, output)) as events:
-            async for event in events:
-                yield event
+        try:
+            async with aclosing(answered(attempt, output)) as events:
+                async for event in events:
+                    yield event
+        except BudgetExceeded as error:
+            raise self._with_own_numbers(error, form, budget) from error
+
+    def _with_own_numbers(self, error: BudgetExceeded, form: int, budget: Budget) -> BudgetExceeded:
+        """Say what does not fit in the numbers that the caller gave: the window has room for more
+        than the system text, and none for the schema of the answer."""
+        needed, available = error.needed + form, budget.remaining_input_tokens
+        what, limit = "the request", "the budget is"
+        if form:
+            what = f"the request with the schema of the answer ({form:,})"
+        if self.token_budget is not None and error.available != max(0, available - form):
+            available = self.token_budget
+            needed = error.needed - error.available + available
+            what, limit = "the system text", "token_budget is"
+        _, _, parts = str(error).partition("; ")
+        why = f"{what} needs {needed:,} tokens, but {limit} {available:,}; {parts}"
+        return BudgetExceeded(needed, available, error.report, why)
 
 
 @takes_arguments_of(_Generation)

@@ -17,6 +17,9 @@ from muntin.core.planning.moving import levels_before, run_need, show_history, s
 from muntin.core.planning.shrink import least_input, marker_tokens, shrink, shrink_input
 from muntin.core.planning.slot import Group, Pool
 
+# About so many tokens may merge where two texts are joined.
+_SEAM = 8
+
 
 @dataclass(slots=True)
 class _FreeRoom:
@@ -84,7 +87,27 @@ def _fits_whole(draft: Draft) -> bool:
         free.take(part.slot.pool, ask + _joining(draft, part))
         if group is not None:
             draft.begun.add(group)
+    if -_SEAM * len(draft.ranked) <= free.window < 0:
+        merged = _merged_tokens(draft)
+        free.window += merged
+        draft.room += merged if free.least >= 0 else 0
     return free.least >= 0
+
+
+def _merged_tokens(draft: Draft) -> int:
+    """Return how many tokens fewer whole joined texts have than their parts and separators."""
+    count, joined = draft.counter, dict[Group, list[SlotPlan]]()
+    for part in draft.parts:
+        group = part.slot.place.group
+        if group is not None and group.join is not None and part.reading.units:
+            joined.setdefault(group, []).append(part)
+    merged = 0
+    for group, parts in joined.items():
+        separator = group.join or ""
+        texts = [part.reading.units[0].messages[0].text for part in parts]
+        merged += sum([part.reading.tokens for part in parts])
+        merged += (len(parts) - 1) * count.text(separator) - count.text(separator.join(texts))
+    return merged
 
 
 def _ignore_floors(draft: Draft) -> None:
