@@ -47,7 +47,8 @@ def test_an_answer_of_anthropic_goes_back_block_for_block(blocks):
     stored = Message.from_dict(answer.to_dict())
     results = [Message("tool", "seen", tool_call_id=call.id) for call in answer.tool_calls]
     window = window_of(Message("user", "q"), stored, *results, Message("user", "go on"))
-    assert window.anthropic()["messages"][1] == {"role": "assistant", "content": blocks}
+    sent = [each for each in window.anthropic()["messages"] if each["role"] == "assistant"]
+    assert sent == [{"role": "assistant", "content": blocks}]
     assert window.report.not_carried == ()
 
 

@@ -28,6 +28,7 @@ from muntin import telemetry
 from muntin.agent.tools import ToolLike, Tools, as_tools, call_tool, is_refusal, near_names
 from muntin.calls import off_loop, takes_arguments_of
 from muntin.core.checks import check_count, shown
+from muntin.core.compaction import newest_compaction
 from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.forms import messages_from
 from muntin.core.message import Message, tool
@@ -49,14 +50,23 @@ from muntin.errors import BudgetExceeded, InvalidType, MuntinError, StepLimit
 from muntin.providers.model import Event, Finished, Model, Reply, ToolCalled, ToolFinished, Usage
 from muntin.providers.names import as_model
 from muntin.settings import check_settings, counter_for
+from muntin.wire.reply import BROKEN_OFF
+from muntin.wire.requests import asks_for_compaction
 
 T = TypeVar("T")
 
 MAX_STEPS = 20
 PARALLEL = 8
+# A turn goes on so many times after an answer that its provider broke off, to be sent back.
+PAUSES = 10
 
 Compose: TypeAlias = Callable[[tuple[Message, ...]], Window | Awaitable[Window]]
 Recorder: TypeAlias = Callable[[tuple[Message, ...]], Any]
+
+
+def is_paused(message: Message) -> bool:
+    """Say whether an answer was broken off, and goes on in the next one of its turn."""
+    return bool(message.extra and message.extra.get("paused"))
 
 
 async def last_reply(events: AsyncGenerator[Event, None]) -> Reply:
@@ -101,7 +111,9 @@ class Run(ABC):
         self._caller = self._work = telemetry.Work.here()
         self._gate = asyncio.Semaphore(parallel)
         self._lock = asyncio.Lock()
+        self._pauses = sum(map(is_paused, self._messages))
         self._steps = sum([message.role == "assistant" for message in self._messages])
+        self._steps -= self._pauses
         self._usages = [Usage()]
 
     @abstractmethod
@@ -133,7 +145,8 @@ class Run(ABC):
                         async with aclosing(self._run_calls(ours)) as finished:
                             async for event in finished:
                                 yield event
-                    if not reply.tool_calls or len(ours) < len(calls):
+                    paused = self.answer is not None and is_paused(self.answer)
+                    if not paused and (not reply.tool_calls or len(ours) < len(calls)):
                         yield Finished(reply)
                         return
                 self._check_steps(reply)
@@ -161,6 +174,8 @@ class Run(ABC):
         if not newest or newest[0].role != "assistant":
             return None
         answer = newest[0]
+        if is_paused(answer):
+            return None
         if answer.tool_calls:
             return Reply(answer, finish_reason="tool_calls")
         return Reply(answer, finish_reason="stop") if len(newest) == 1 else None
@@ -204,10 +219,21 @@ class Run(ABC):
         self._usages.append(usage)
         if usage.input:  # a model may report none
             window.enter_reported(Reported(usage.input, usage.cache_read, usage.cache_write))
-        self._steps += 1
-        self._messages.append(await self._keep(answer.message))
+        message = answer.message
+        if self._is_broken_off(answer):
+            self._pauses += 1
+            message = replace(message, extra={**(message.extra or {}), "paused": True})
+        else:
+            self._steps += 1
+        self._messages.append(await self._keep(message))
         total = sum(self._usages, Usage())
         yield Finished(replace(answer, usage=total, window=answer.window or window))
+
+    def _is_broken_off(self, answer: Reply) -> bool:
+        """Say whether the provider wants an answer back, to go on with it."""
+        is_asked_for = asks_for_compaction(self._settings) is not None
+        may_go_on = self._pauses < PAUSES and not answer.tool_calls and not is_asked_for
+        return answer.finish_reason in BROKEN_OFF and may_go_on
 
     def _exceeded(self, window: Window) -> BudgetExceeded:
         """Name what does not fit; the newest results, which must be shown, are listed by tool."""
@@ -320,11 +346,19 @@ class Run(ABC):
 
     def forget(self, position: int) -> None:
         """Drop the messages before a position of the timeline: no window shows them again."""
-        messages = enumerate(self._messages)
-        stays = (
-            n for n, message in messages if message.item is None or message.item[1] >= position
+        messages = self._messages
+        end = next(
+            (n for n, m in enumerate(messages) if m.item is None or m.item[1] >= position),
+            len(messages),
         )
-        del self._messages[: next(stays, len(self._messages))]
+        summary = newest_compaction(messages[:end])
+        if summary is not None:  # it stays, with the results of its calls
+            last = summary + 1
+            while last < end and messages[last].role == "tool":
+                last += 1
+            messages[:end] = messages[summary:last]
+        else:
+            del messages[:end]
 
 
 class FunctionRun(Run):

@@ -39,6 +39,13 @@ def compaction_of(message: Any) -> Any:
     return next((part for part in reversed([*parts]) if is_compaction(part)), None)
 
 
+def stands_first(message: Message) -> bool:
+    """Say whether nothing that stands before the summary of a message is read: of OpenAI's item,
+    the user's messages before it are."""
+    block = compaction_of(message)
+    return block is not None and _content_key(block) == "content"
+
+
 def may_come_first(message: Message) -> bool:
     """Say whether a message may begin a conversation where the provider wants the user's first."""
     return message.role == "user" or compaction_of(message) is not None

@@ -59,7 +59,8 @@ def refuse_too_large(window: Window) -> None:
     report = window.report
     sizes = {"the tools": report.tools_tokens}
     for slot in report.slots:
-        sizes[_NAMES.get(slot.name, slot.name)] = slot.tokens_kept
+        name = _NAMES.get(slot.name, slot.name)
+        sizes[f"{name} ({slot.detail})" if slot.detail else name] = slot.tokens_kept
     parts = ", ".join(f"{name} {size:,}" for name, size in sizes.items() if size)
     why = (
         f"a request of {report.budget:,} tokens has no room for what must stay: it needs "

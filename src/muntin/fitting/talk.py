@@ -10,11 +10,13 @@ from functools import cached_property
 from typing import Any
 
 from muntin.core.checks import compact_json
+from muntin.core.compaction import newest_compaction
 from muntin.core.counting.counter import Counter
 from muntin.core.digests import digest
 from muntin.core.message import Message, Role, counted
 from muntin.core.parts import Other
 from muntin.core.planning.memory import ConversationState
+from muntin.core.profile import Profile
 from muntin.core.thoughts import count_thoughts
 from muntin.fitting.frontiers import RequestTrace, digests_of_beginnings
 from muntin.wire.pieces import Piece, Pieces
@@ -98,6 +100,10 @@ class LazyMessages(Sequence[Message]):
         """Return what a request with these messages leaves to the next."""
         return RequestTrace.of(starts[0] if starts else None, self.past, self.first_digest)
 
+    def newest_compaction(self, profile: Profile | None) -> int | None:
+        """Return the place of the newest summary of the provider, without reading the list."""
+        return newest_compaction(self.pieces if self._all is None else self._all, profile)
+
     def role(self, index: int) -> Role:
         """Return the role of a message, without reading the message if possible."""
         pieces = self.pieces
@@ -138,6 +144,12 @@ class MessageSlice(Sequence[Message]):
 
     def __len__(self) -> int:
         return self._size
+
+    def newest_compaction(self, profile: Profile | None) -> int | None:
+        """Return the place of the newest summary of the provider, without reading the messages."""
+        place = self._talk.newest_compaction(profile)
+        is_inside = place is not None and self._first <= place < self._first + self._size
+        return place - self._first if is_inside else None  # type: ignore[operator]
 
     def __getitem__(self, index: Any) -> Any:
         size = self._size

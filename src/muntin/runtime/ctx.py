@@ -247,11 +247,14 @@ class Ctx:
         before = self.turn.receipts.load("window")
         before_starts = before.lazy_frontier.starts if isinstance(before, Window) else ()
         starts = before.starts if isinstance(before, Frontier) else before_starts
+        frontier = before.lazy_frontier if isinstance(before, Window) else before
         places = [
             WindowStart(int(start.at), start.item)
             for start in starts
             if start.at is not None and start.item is not None
         ]
+        if frontier is not None and frontier.summary is not None:
+            places.append(WindowStart(*frontier.summary))
         return min(places, default=None)
 
     # Context entries: visible at once, durable at the latest before the next step. Code on the

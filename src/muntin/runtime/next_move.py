@@ -35,12 +35,14 @@ class NextMove(NamedTuple):
     """The next move of a conversation, when it is near.
 
     `leaving` is expected to leave, the oldest first. Messages up to `summarized` are in the summary
-    that is shown. `budget` is the size of the window.
+    that is shown. `budget` is the size of the window. What stands up to `begins` is in a summary
+    of the provider's.
     """
 
     leaving: Sequence[Leaving]
     summarized: TimelinePlace
     budget: int
+    begins: TimelinePlace = (0.0, 0)
 
     @property
     def until(self) -> TimelinePlace:
@@ -72,7 +74,9 @@ def next_move(plan: Plan, more: int = 0, summary: int = 0) -> NextMove | None:
     leaving = _leaving(members, gone)
     summarized = (0.0, 0) if start.recap is None else start.recap.place
     budget = plan.declared.budget.remaining_input_tokens
-    return NextMove(leaving, summarized, budget) if leaving else None
+    units = [unit for part in members for unit in part.reading.units if unit.begins]
+    begins = units[0].place if units else (0.0, 0)
+    return NextMove(leaving, summarized, budget, begins) if leaving else None
 
 
 def _gone_of_run(plan: Plan, run: SlotPlan, more: int) -> int | None:
@@ -121,7 +125,8 @@ def _leaving(members: Sequence[SlotPlan], gone: int) -> list[Leaving]:
     for part in members:
         forms = {id(form.unit): form.messages for form in part.view.forms}
         for unit in part.reading.units:
-            if not part.levels.gone <= unit.position < gone or unit.is_system:
+            stays = unit.is_system or unit.begins
+            if stays or not part.levels.gone <= unit.position < gone:
                 continue
             for message, form in zip(
                 unit.messages, forms.get(id(unit), unit.form(STUB)[0]), strict=True

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from muntin.composer import Composer
 from muntin.core.caching.frontier import Frontier, LazyFrontier
+from muntin.core.compaction import newest_compaction
 from muntin.core.message import Message, MessageLike, as_message
 from muntin.core.planning.slots import Slots
 from muntin.core.window import Window
@@ -77,7 +78,8 @@ class Recalling:
         if not most or not query.strip():
             return whole or slots.render()
         try:
-            scope = await run_in_store(self._session, partial(self._scope, first))
+            begin = _summary_of(slots, composer)
+            scope = await run_in_store(self._session, partial(self._scope, first, begin))
             if scope is None:
                 return whole or slots.render()
             if began > _START:  # it begins where it began, unless it steps now
@@ -123,10 +125,12 @@ class Recalling:
         self._recalled = Recalled(trouble="the history shows what would have been recalled")
         return composer.with_recalled(slots, self._recalled, most).render()
 
-    def _scope(self, first: float) -> Scope | None:
-        """Return the range that may be recalled; None if it has nothing before a position."""
+    def _scope(self, first: float, begin: int) -> Scope | None:
+        """Return the range that may be recalled, which begins at the provider's summary; None if it
+        has nothing before a position."""
         session, completed = self._session, self._completed
         scope = before_turn(session, self._turn.number, self._projection, completed=completed)
+        scope = replace(scope, after=max(scope.after, begin))
         end, read = _before(scope, first).before, session.store.read
         older = read(session.id, view="history", after=scope.after, before=end, newest=1)
         return replace(scope, results=self._settings.results) if older else None
@@ -202,6 +206,16 @@ def _before(scope: Scope, first: float) -> Scope:
     """Return the scope that ends before a position."""
     ends = [int(end) for end in (scope.before, first) if end is not None and end != math.inf]
     return replace(scope, before=min(ends, default=None))
+
+
+def _summary_of(slots: Slots, composer: Composer) -> int:
+    """Return the item of the provider's summary with which the past begins; 0 without one."""
+    for slot in reversed(slots.declared):
+        place = newest_compaction(slot.messages, composer.profile)
+        message = None if place is None else slot.messages[place]
+        if isinstance(message, Message) and message.item is not None:
+            return message.item[1]
+    return 0
 
 
 def _begins(previous: Window | Frontier | LazyFrontier | None) -> float:

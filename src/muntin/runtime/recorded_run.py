@@ -9,7 +9,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, TypeAlias, TypeVar
 
-from muntin.agent.loop import Run
+from muntin.agent.loop import Run, is_paused
 from muntin.agent.tools import Tools
 from muntin.composer import Composer
 from muntin.core.message import Message, at_position
@@ -173,6 +173,7 @@ class RecordedRun(Run):
         """Record an answer, or a result; return it as the next turn reads it."""
         turn, counter = self._turn, self._composer.counter
         is_answer, usage = message.role == "assistant", self._usages[-1]
+        is_last = is_answer and not (message.tool_calls or is_paused(message))
         has_cost = is_answer and usage != Usage()
         (item,) = await turn.record(
             message,
@@ -181,7 +182,7 @@ class RecordedRun(Run):
             visibility=self._opening.visibility,
             meta={"usage": asdict(usage)} if has_cost else None,
             step=self._step,
-            ends="completed" if self._ends and is_answer and not message.tool_calls else None,
+            ends="completed" if self._ends and is_last else None,
             then=self._read_entries if message.role == "tool" else None,
         )
         if self._composer.summary is not None and is_answer and self._sent is not None:

@@ -271,9 +271,11 @@ class _Job:
         process took over, or there is nothing to tell."""
         self.composer = Composer.of(self.model, caching=False)
         room = self._room()
-        after = state.until, state.item
+        after = max((state.until, state.item), self.coming.begins)
         lines = await run_in_store(self.session, partial(self._record, after, room))
-        text, used_lines, spent = state.text, 0, 0
+        # A summary of the provider's tells what a summary from before it told.
+        is_newest = after == (state.until, state.item)
+        text, used_lines, spent = state.text if is_newest else "", 0, 0
         while used_lines < len(lines):
             end, size = used_lines, self._beside()
             while end < len(lines):

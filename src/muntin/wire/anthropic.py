@@ -60,7 +60,15 @@ from muntin.wire.media import (
 )
 from muntin.wire.names import ToolNames, declared_tools, names_in, schema_of
 from muntin.wire.pieces import Fitted
-from muntin.wire.reply import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
+from muntin.wire.reply import (
+    BROKEN_OFF,
+    Event,
+    ReasoningDelta,
+    Reply,
+    TextDelta,
+    ToolCalled,
+    Usage,
+)
 from muntin.wire.requests import (
     Body,
     Request,
@@ -134,7 +142,11 @@ def read_messages(data: Mapping[str, Any]) -> list[Message]:
 
 
 def assistant_message(
-    blocks: Sequence[Mapping[str, Any]], *, calls: Sequence[ToolCall] = (), **fields: Any
+    blocks: Sequence[Mapping[str, Any]],
+    *,
+    calls: Sequence[ToolCall] = (),
+    is_broken_off: bool = False,
+    **fields: Any,
 ) -> Message:
     """Read the blocks that a model made; `calls` are calls that are known already."""
     answer = AnswerParts(calls)
@@ -149,7 +161,8 @@ def assistant_message(
             answer.add(part(block))
         elif block.get("id") not in ids:
             answer.call(_call(block))
-    return answer.message("anthropic", as_made=_must_stay_in_order(blocks), **fields)
+    as_made = is_broken_off or _must_stay_in_order(blocks)
+    return answer.message("anthropic", as_made=as_made, **fields)
 
 
 def _must_stay_in_order(blocks: Sequence[Mapping[str, Any]]) -> bool:
@@ -158,9 +171,11 @@ def _must_stay_in_order(blocks: Sequence[Mapping[str, Any]]) -> bool:
     kinds = [block.get("type") for block in blocks]
     thoughts = [place for place, kind in enumerate(kinds) if kind in _THINKING]
     kinds_in_order = (*_ASSISTANT_BLOCKS, "text", "thinking", "tool_use", "refusal")
-    return any(kind not in kinds_in_order for kind in kinds) or (
-        thoughts != [] and (thoughts[0] > 0 or thoughts[-1] == len(kinds) - 1)
-    )
+    if any(kind not in kinds_in_order for kind in kinds) or kinds[-1:] == ["server_tool_use"]:
+        return True
+    if any(block.get("type") == "text" and not str(block.get("text")).strip() for block in blocks):
+        return True
+    return thoughts != [] and (thoughts[0] > 0 or thoughts[-1] == len(kinds) - 1)
 
 
 def _call(block: Mapping[str, Any]) -> ToolCall:
@@ -178,7 +193,8 @@ def part(block: Mapping[str, Any]) -> Part:
     """Read one block that is neither a call nor a result."""
     rest = {key: value for key, value in block.items() if value is not None and key != "type"}
     if block.get("type") == "text":
-        return Text(rest.pop("text"), extra=rest or None)
+        text = rest.pop("text")
+        return Text(text, extra=(rest or None) if text else {**rest, "as_made": "anthropic"})
     if block.get("type") == "thinking":
         text, signature = rest.pop("thinking"), rest.pop("signature", None)
         return Reasoning(text, signature=signature, extra=rest or None)
@@ -235,7 +251,13 @@ _RESULT_BLOCKS = frozenset(
 )
 _ASSISTANT_BLOCKS = frozenset(
     {
+        "advisor_tool_result",
         "compaction",
+        "connector_text",
+        "fallback",
+        "mcp_tool_listing",
+        "mcp_tool_result",
+        "mcp_tool_use",
         "redacted_thinking",
         "server_tool_use",
         "web_search_tool_result",
@@ -301,6 +323,9 @@ class _Encoder(Encoder):
         self.tracking = tracking
         self.trail: list[tuple[int, SentBlock]] = []
         self.thoughts: list[tuple[int, SentBlock]] = []
+        # The answers of the last turn, and those that Anthropic made.
+        self.answers: list[int] = []
+        self.native: set[int] = set()
 
     def request(self, window: Window) -> dict[str, Any]:
         leading = True
@@ -329,7 +354,7 @@ class _Encoder(Encoder):
         self._end_turn()
         opening = {"type": "text", "text": OMITTED.text}
         turns, system = led_by_user(self.turns, self.system, "content", opening)
-        if turns and turns[-1]["role"] == "assistant":
+        if turns and turns[-1]["role"] == "assistant" and not {*self.answers[-1:]} & self.as_made:
             last = turns[-1]["content"][-1]
             if last["type"] == "text":  # a prefill must not end in white space
                 last["text"] = last["text"].rstrip()
@@ -368,6 +393,8 @@ class _Encoder(Encoder):
         else:
             self.turns.append({"role": role, "content": blocks})
             self.role = role
+            self.answers = []
+        self.answers.append(index)
         if self.tracking or not plain:
             self._track(index, blocks)
 
@@ -381,25 +408,28 @@ class _Encoder(Encoder):
     def _end_turn(self) -> None:
         """Put the thoughts of the assistant's turn where the API wants them.
 
-        The API refuses thoughts that end a turn, and thoughts of two answers in one turn; where it
-        demands thoughts, they begin the turn.
+        The API refuses thoughts that end a turn, and thoughts of two answers in one turn, which
+        stand together if what was between them has left; where it demands thoughts, they begin the
+        turn. An answer that stands alone goes back as it is.
         """
         if self.role != "assistant" or not self.thoughts:
             return
         answers = {index for index, _ in self.thoughts}
-        if len(answers) == 1 and answers <= self.as_made:
+        content = self.turns[-1]["content"]
+        if answers <= self.as_made:
             self.thoughts = []
             return
-        content = self.turns[-1]["content"]
-        while content and content[-1]["type"] in _THINKING:
+        newest = self.thoughts[-1][0]
+        while content and content[-1]["type"] in _THINKING and newest not in self.as_made:
             content.pop()
             self.ledger.miss(self.thoughts.pop()[0], "reasoning", "nothing of its turn follows it")
         thoughts, self.thoughts = self.thoughts, []
         for index, block in thoughts:
-            if index != thoughts[-1][0]:
+            if index != thoughts[-1][0] and index not in self.as_made:
                 _remove(content, block)
                 self.ledger.miss(index, "reasoning", "its turn has thoughts of a later answer")
-        if content and content[0]["type"] not in _THINKING:
+        is_joined = len(self.answers) > 1
+        if is_joined and content and content[0]["type"] not in _THINKING:
             content[:] = _thoughts_first(content)
         if not content:
             self.turns.pop()
@@ -451,8 +481,8 @@ class _Encoder(Encoder):
 
     def _part(self, index: int, part: Content, role: str) -> list[SentBlock]:
         if isinstance(part, Text):
-            if part.text.isspace() and role == "assistant" and index in self.as_made:
-                return [{"type": "text", "text": part.text}]  # it stood before a thought
+            if not part.text.strip() and role == "assistant" and index in self.native:
+                return [{"type": "text", "text": part.text}]
             return self._text(index, part.text, part.extra)
         if isinstance(part, Reasoning):
             if role == "assistant" and made_by(part) == "anthropic":
@@ -483,8 +513,11 @@ class _Encoder(Encoder):
     def _assistant(self, index: int, message: Message, answers: Sequence[Answer]) -> None:
         content = message.content
         is_text_alone = isinstance(content, str) and not message.attachments
-        held = () if is_text_alone else contents(message, index, self.files, self.ledger)
+        is_text_alone = is_text_alone and not str(content).isspace()
+        held = [] if is_text_alone else [*contents(message, index, self.files, self.ledger)]
         places = self.by_place(index, message, answers, held)
+        if index in self.as_made or any(map(_is_native, held)):
+            self.native.add(index)
         blocks = self._text(index, str(content)) if is_text_alone else []
         blocks += self._answer_blocks(index, places.get(None, ()))
         results: list[tuple[int, SentBlock]] = []
@@ -610,6 +643,13 @@ class _Encoder(Encoder):
                 self.ledger.miss(index, "a cache mark of 1h", "one of 5m stands before it")
 
 
+def _is_native(part: Content) -> bool:
+    """Say whether a part of an answer was made by Anthropic."""
+    if isinstance(part, Other):
+        return part.data["type"] in _ASSISTANT_BLOCKS
+    return isinstance(part, Reasoning) and made_by(part) == "anthropic"
+
+
 def _remove(content: list[SentBlock], block: SentBlock) -> None:
     """Remove this very block, not an equal one."""
     del content[next(place for place, candidate in enumerate(content) if candidate is block)]
@@ -677,13 +717,13 @@ def decode(response: Any, window: Window | None = None) -> Reply:
         raise InvalidInput(
             f"expected {RESPONSE}, whose 'content' is a list of blocks; got {shown(blocks)}"
         )
+    finish = data.get("stop_reason") or "stop"
     try:
-        message = assistant_message(blocks)
+        message = assistant_message(blocks, is_broken_off=finish in BROKEN_OFF)
     except (MuntinError, KeyError, TypeError, ValueError) as error:
         raise InvalidInput(
             f"expected {RESPONSE}; its content cannot be read: {shown(error)}"
         ) from error
-    finish = data.get("stop_reason") or "stop"
     return Reply(
         names_of(window).read(message),
         usage=_usage(data.get("usage")),

@@ -27,7 +27,7 @@ Files: TypeAlias = Mapping[str, File]
 # Fields that encoders keep for themselves in `extra`: where a part stood, an id of the vendor's.
 # They mean nothing to other vendors, so leaving them out is no loss.
 _BOOKKEEPING = frozenset(
-    {"as_made", "before", "item_id", "own_id", "status", "made_id", "as_json", *MARKS}
+    {"as_made", "before", "item_id", "own_id", "status", "made_id", "as_json", "paused", *MARKS}
 )
 
 

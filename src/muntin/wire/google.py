@@ -192,7 +192,9 @@ def _part(part: dict[str, Any], *, answer: bool = False) -> Part:
         signature = rest.pop(SIGNATURE, None)
         return Reasoning(text, signature=signature, extra={"thought": True, **_fields_beside(rest)})
     unknown = [key for key in rest if key not in ("thought", SIGNATURE, *FIELDS)]
-    for kind in (*PARTS, *unknown) if answer and len(unknown) == 1 else PARTS:
+    # A field that stands alone is a part of its own.
+    others = unknown or [key for key in FIELDS if key in rest][:1]
+    for kind in (*PARTS, *others) if answer and len(others) == 1 else PARTS:
         if kind in rest:
             value = as_json(rest.pop(kind))
             rest.pop("thought", None)

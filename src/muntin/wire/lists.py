@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import groupby
 from typing import Any
 
+from muntin.core.compaction import compaction_of, is_compaction
 from muntin.core.counting.memo import FormMemo
 from muntin.core.forms import joins_others
 from muntin.core.message import ROLES, Message, Role, role_of
@@ -65,7 +66,7 @@ def pieces_of(items: Sequence[Any], *, single: bool = False, mends: bool = True)
     """
     if single:
         reader = _Reader(items, None, mends, single=True)
-        return Pieces(range(len(items)), reader.read, role=reader.role)
+        return Pieces(range(len(items)), reader.read, role=reader.role, summary=reader.summary)
     odd = [
         number
         for number, item in enumerate(items)
@@ -76,8 +77,13 @@ def pieces_of(items: Sequence[Any], *, single: bool = False, mends: bool = True)
         groups = []
         for joins, run in groupby(range(len(items)), lambda number: joins_others(items[number])):
             numbers = list(run)
-            joined = range(numbers[0], numbers[-1] + 1)
-            groups += [joined] if joins else [range(number, number + 1) for number in numbers]
+            if not joins:
+                groups += [range(number, number + 1) for number in numbers]
+                continue
+            # A summary begins an answer: what stands before it leaves.
+            cuts = [number for number in numbers[1:] if is_compaction(items[number])]
+            ends = [*cuts, numbers[-1] + 1]
+            groups += map(range, [numbers[0], *cuts], ends)
     reader = _Reader(items, groups, mends)
     heads = odd if groups is None else [group[0] for group in groups]
     several = {
@@ -86,7 +92,9 @@ def pieces_of(items: Sequence[Any], *, single: bool = False, mends: bool = True)
         if len(spans := spans_of(items[head])) > 1
     }
     count = len(items) if groups is None else len(groups)
-    pieces = Pieces(range(count), reader.read, several=several, role=reader.role)
+    pieces = Pieces(
+        range(count), reader.read, several=several, role=reader.role, summary=reader.summary
+    )
     if any(get(items[number], "parts") is not None for number in odd):
         for number in range(len(pieces)):  # ids of Google's calls are made in their order
             pieces[number]
@@ -201,6 +209,14 @@ class _Reader:
         if role == "user" and item.get("content").__class__ is not str:
             return None  # the item may hold results
         return role
+
+    def summary(self, number: int) -> Any:
+        """Return the provider's summary that an item holds, without reading the item."""
+        first = number if self._groups is None else self._groups[number].start
+        item = self._items[first]
+        if item.__class__ is dict and item.get("content").__class__ is str:
+            return None
+        return compaction_of(item)
 
     def _call_id(self, number: int, item: Mapping[str, Any]) -> str:
         """Return the id of the call that a result without an id answers: of the unanswered calls

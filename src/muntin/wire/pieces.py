@@ -13,7 +13,9 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from muntin.core.compaction import is_readable
 from muntin.core.message import Message, Role
+from muntin.core.profile import Profile
 from muntin.core.window import Breakpoint, Window
 
 # Tuples, not dataclasses: one is made for most messages of every list, so it must be quick.
@@ -89,7 +91,8 @@ class Pieces(Sequence[Piece]):
 
     `read` returns the pieces of an item, which it gets with its number. An item is one piece,
     unless `several` has another count for its number. `role` returns the role of an item
-    without reading the item, None if it must be read.
+    without reading the item, None if it must be read; `summary` returns its provider's summary of
+    what stands before it, if it holds one.
     """
 
     def __init__(
@@ -99,10 +102,12 @@ class Pieces(Sequence[Piece]):
         *,
         several: Mapping[int, int] | None = None,
         role: Callable[[Any], Role | None] | None = None,
+        summary: Callable[[Any], Any] = lambda item: None,
     ) -> None:
         self._items = items
         self._read = read
         self._role = role
+        self._summary = summary
         self._known: dict[int, Sequence[Piece]] = {}
         # Where each item begins; None if each item is one piece.
         self._begins: list[int] | None = None
@@ -141,6 +146,14 @@ class Pieces(Sequence[Piece]):
     def role(self, index: int) -> Role | None:
         """Return the role of a piece if it is known without reading the item."""
         return None if self._role is None else self._role(self._items[self._find(index)[0]])
+
+    def newest_compaction(self, profile: Profile | None) -> int | None:
+        """Return the place of the newest piece with a summary that the model reads."""
+        for number in range(len(self._items) - 1, -1, -1):
+            block = self._summary(self._items[number])
+            if block is not None and is_readable(block, profile):
+                return number if self._begins is None else self._begins[number]
+        return None
 
     def _find(self, index: int) -> tuple[int, int]:
         """Return the number of an item, and which of its pieces it is."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from muntin.core.checks import shown
+from muntin.core.compaction import is_compaction
 from muntin.core.message import Message
 from muntin.core.parts import Other, as_plain
 from muntin.errors import InvalidInput, InvalidType
@@ -76,6 +77,8 @@ class _Reader:
             self._put(_with_role(data))
         elif responses.is_output(data):
             responses.check_item(data)
+            if is_compaction(data):  # what stands before it leaves without it
+                self._close()
             self.answer.append(data)
         elif "role" in data:
             self._put(_with_role(responses.as_input(data)))

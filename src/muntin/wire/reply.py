@@ -10,6 +10,9 @@ from muntin.core.parts import ToolCall
 from muntin.core.usage import Usage as Usage
 from muntin.core.window import Window
 
+# Why a provider ends an answer that goes on when it is sent back as it is.
+BROKEN_OFF = ("pause_turn", "compaction")
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:

@@ -371,7 +371,8 @@ class _Encoder(Encoder):
                 self.ledger.miss(index, "reasoning", "nothing of the model's follows it")
                 continue
             if kind != "reasoning":
-                follower = kind in OUTPUTS and item.get("role", "assistant") == "assistant"
+                is_message = kind == "message"
+                follower = item.get("role") == "assistant" if is_message else kind in OUTPUTS
             sent.append((index, item))
         self.sent = sent[::-1]
 

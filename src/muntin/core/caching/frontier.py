@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from muntin.core.checks import check_size, shown
 from muntin.core.checks import digest as hashed
+from muntin.core.compaction import newest_compaction
 from muntin.core.counting.counter import Counter
 from muntin.core.digests import BYTES, digest
 from muntin.core.message import Message, role_of
@@ -42,6 +43,7 @@ class Frontier:
     count. The first `lasting` pieces, which have `lasting_tokens` with the tools, were expected to
     stay; the first `trunk` pieces if the input becomes history. `chunks` are digests of the
     beginnings of long texts. `sent` proves what a request held whose thoughts are bound to it.
+    `summary` is where the provider's summary stands on the timeline, its position and its item.
     """
 
     starts: tuple[ConversationState, ...] = ()
@@ -55,6 +57,7 @@ class Frontier:
     trunk: int = field(default=0, kw_only=True)
     chunks: tuple[str, ...] = field(default=(), kw_only=True)
     sent: SentText | None = field(default=None, kw_only=True)
+    summary: tuple[int, int] | None = field(default=None, kw_only=True)
 
     @property
     def labels(self) -> list[str]:
@@ -77,7 +80,8 @@ class Frontier:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; `from_dict` reads them back."""
-        data = {
+        summary = {} if self.summary is None else {"summary": list(self.summary)}
+        data = summary | {
             "version": _VERSION,
             "starts": [start.to_dict() for start in self.starts],
             "marks": list(self.breakpoints),
@@ -103,6 +107,7 @@ class Frontier:
                 f"{_VERSION}; leave `previous` out: the next window begins anew"
             )
         try:
+            summary = data.get("summary")
             return cls(
                 tuple(read_conversation_state(state) for state in data["starts"]),
                 breakpoints=tuple(check_size(place, "marks") for place in data["marks"]),
@@ -116,6 +121,9 @@ class Frontier:
                 trunk=check_size(data.get("trunk", data["lasting"]), "trunk"),
                 chunks=tuple(str(text) for text in data.get("chunks", ())),
                 sent=read_sent(data.get("sent")),
+                summary=None
+                if summary is None
+                else (check_size(summary[0], "summary"), check_size(summary[1], "summary")),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInput(
@@ -288,7 +296,17 @@ class LazyFrontier:
             trunk=self.trunk,
             chunks=tuple(map(text_chunks, self.messages)) if self._chunked else (),
             sent=self.sent,
+            summary=self.summary,
         )
+
+    @cached_property
+    def summary(self) -> tuple[int, int] | None:
+        """Where the provider's summary stands on the timeline: its position and its item."""
+        place = newest_compaction([*self.messages])
+        message = None if place is None else self.messages[place]
+        if message is None or message.at is None or message.item is None:
+            return None
+        return int(message.at), message.item[1]
 
 
 def lasting_count(

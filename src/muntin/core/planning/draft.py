@@ -16,6 +16,7 @@ from muntin.core.planning.slot import Group, Recap, Slot
 from muntin.core.planning.units import Reading
 
 OVER_CAP, OVER_BUDGET, FALLBACK, MOVED = "over_cap", "over_budget", "fallback", "moved"
+COMPACTED = "compacted"
 
 
 @dataclass(slots=True)
@@ -92,7 +93,14 @@ class SlotPlan:
         for form in view.forms:
             pairs += zip(form.unit.indices, form.messages, strict=False)
         pairs.sort(key=itemgetter(0))
-        begin = next((f.unit.indices[0] for f in view.forms if f.unit.position >= gone), maxsize)
+        begin = next(
+            (
+                form.unit.indices[0]
+                for form in view.forms
+                if form.unit.position >= gone and not form.unit.begins
+            ),
+            maxsize,
+        )
         before = [pair for pair in pairs if pair[0] < begin]
         front, notes = ([(None, m) for m in messages] for messages in (view.front, view.notes))
         return [*front, *before, *notes, *pairs[len(before) :]]

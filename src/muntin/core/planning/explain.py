@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from muntin.core.message import Message, as_message
 from muntin.core.planning.compact import FULL
-from muntin.core.planning.draft import MOVED, OVER_CAP, SlotPlan
+from muntin.core.planning.draft import COMPACTED, MOVED, OVER_CAP, SlotPlan
 from muntin.core.planning.levels import Form
 from muntin.core.planning.units import Unit
 from muntin.core.report import SHORT, Decision, SlotReport, Status, ranges
@@ -73,6 +73,9 @@ def _fates(plan: SlotPlan, ranks: Mapping[int, int]) -> Iterator[_Fate]:
         reason_of_call = plan.reason if message is None else None
         yield Decision(offset + index, 1, status, reason_of_call), (index,), (message,)
         seen.add(index)
+    if reading.before:
+        first, count = reading.before.start, len(reading.before)
+        yield Decision(offset + first, count, "dropped", COMPACTED), (first,), (None,)
     if reading.beyond:
         reason = MOVED if plan.slot.is_stepped and plan.levels.gone else "beyond_fit"
         first, remaining, tokens = reading.unread.start, reading.beyond, _unread_tokens(plan)
@@ -175,7 +178,7 @@ def _explain_slot(
         index=slot.index,
         status=status,
         reason=reason,
-        detail=_detail(plan),
+        detail=_detail(parts),
         priority=slot.priority,
         tier=slot.place.tier,
         floor=plan.limits.floor,
@@ -189,9 +192,18 @@ def _explain_slot(
     )
 
 
-def _detail(plan: SlotPlan) -> str | None:
-    """Return the remark about a slot, and how far its conversation moved in this window."""
+def _detail(parts: Sequence[SlotPlan]) -> str | None:
+    """Return the remark about a slot, how far its conversation moved in this window, and where the
+    provider's summary stands."""
+    plan = parts[0]
     remarks = [plan.slot.detail] if plan.slot.detail else []
+    size = sum([form.tokens for part in parts for form in part.view.forms if form.unit.begins])
+    compacted = sum([len(part.reading.before) for part in parts])
+    if size:
+        remarks.append(f"the provider's summary {size:,} tokens")
+    if compacted:
+        are = "messages stand" if compacted > 1 else "message stands"
+        remarks.append(f"{compacted:,} {are} before the provider's summary")
     conversation, after = plan.conversation, plan.levels
     if conversation is not None and plan.has_moved and plan.slot.kind == "list":
         before = conversation.lasting.joined(conversation.in_turn)

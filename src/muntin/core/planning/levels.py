@@ -33,7 +33,7 @@ class Levels(NamedTuple):
         position = unit.position
         if unit.is_protected:
             return FULL
-        if position < self.gone and not unit.is_system:
+        if position < self.gone and not (unit.is_system or unit.begins):
             return GONE
         if not unit.is_group:
             is_large = position < self.cut and unit.tokens > unit.compactor.window // 2
@@ -205,9 +205,13 @@ def by_turn(units: Sequence[Unit]) -> list[list[int]]:
 def number_turns(units: Sequence[Unit], offset: int, turn: int) -> int:
     """Give units their positions and turns; return the number of the last turn."""
     before = None
+    summary = next((offset + unit.indices[0] for unit in units if unit.begins), 0)
     for unit in units:
         role = unit.role
-        if role == "user" and before != "user":
+        # The user's messages before a summary are no one's question: each leaves by itself.
+        if (role == "user" and (before != "user" or offset + unit.indices[0] < summary)) or (
+            unit.begins
+        ):
             turn += 1
         before = role
         unit.position = offset + unit.indices[0]

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
+from muntin.core.compaction import newest_compaction
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message, role_of
 from muntin.core.planning.draft import Draft, SlotPlan
@@ -41,7 +42,7 @@ from muntin.core.planning.render import opens_with_user
 from muntin.core.planning.serving import serve
 from muntin.core.planning.slot import EXACT, TIERS, Group, Slot, in_full
 from muntin.core.planning.units import Reading, check_joined, is_blank, link, read_slot
-from muntin.core.profile import OMITTED
+from muntin.core.profile import OMITTED, Profile
 from muntin.errors import NeedsConversation
 
 _ROUNDS = 4
@@ -73,7 +74,7 @@ def _plan(declared: Declaration, past: Past = "goes on") -> Plan:
     counter, profile = declared.counter, declared.profile
     tools = counter.tools(declared.tools)
     budget = max(0, declared.budget.remaining_input_tokens - tools - counter.answer)
-    slots = _split_question(_in_window_order(declared.slots))
+    slots = _begin_at_summary(_split_question(_in_window_order(declared.slots)), profile)
     conversations = find_conversations(slots, declared.before.starts if declared.before else ())
     if past != "goes on":
         for conversation in conversations:
@@ -169,6 +170,28 @@ def _split_question(slots: list[Slot]) -> list[Slot]:
     return [*slots[:place], *parts, *slots[place + 1 :]]
 
 
+def _begin_at_summary(slots: list[Slot], profile: Profile | None) -> list[Slot]:
+    """Let a conversation begin at the newest summary that its provider wrote: what stands before it
+    is not read any more."""
+    for place in range(len(slots) - 1, -1, -1):
+        slot = slots[place]
+        summary = None if slot.kind == "text" else newest_compaction(slot.messages, profile)
+        if summary is not None:
+            before = [
+                replace(slot, begin=len(slot.messages)) if _is_spoken(slot) else slot
+                for slot in slots[:place]
+            ]
+            return [*before, replace(slot, begin=summary), *slots[place + 1 :]]
+    return slots
+
+
+def _is_spoken(slot: Slot) -> bool:
+    """Say whether a slot is part of a conversation."""
+    if slot.kind == "list":
+        return slot.may_step and is_conversation(slot.messages)
+    return slot.kind in ("input", "run")
+
+
 # Reading.
 
 
@@ -240,6 +263,13 @@ def _begin(
         conversation = conversation_of.get(id(slot))
         parts.append(SlotPlan(slot, reading, _limits(slot, budget), conversation, offset))
     _protect(parts)
+    recap = declared.recap
+    begins = [unit.place for reading in readings for unit in reading.units if unit.begins]
+    if begins:  # the provider's summary tells what a summary from before it told
+        recap = None if recap is None or recap.place <= begins[0] else recap
+        for conversation in conversations:
+            if conversation.recap is not None and conversation.recap.place <= begins[0]:
+                conversation.recap = None
     main = conversations[-1] if conversations else None
     members = {part.slot.kind: part for part in parts if main and part.conversation is main}
     run = members.get("run")
@@ -247,7 +277,7 @@ def _begin(
         budget,
         room,
         declared.counter,
-        declared.recap,
+        recap,
         bool(declared.tools) or run is not None,
         parts,
         conversation=main,

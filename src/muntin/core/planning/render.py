@@ -11,7 +11,7 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import NamedTuple
 
-from muntin.core.compaction import may_come_first
+from muntin.core.compaction import may_come_first, stands_first
 from muntin.core.message import Message
 from muntin.core.planning.compact import SHORT, STUB
 from muntin.core.planning.draft import SlotPlan
@@ -36,7 +36,26 @@ def render(plans: Sequence[SlotPlan]) -> Rendered:
         result.messages.extend(messages)
         result.origins.extend([origin] * len(messages))
         result.slots.extend([slot] * len(messages))
-    return result
+    return _with_summary_first(plans, result)
+
+
+def _with_summary_first(plans: Sequence[SlotPlan], result: Rendered) -> Rendered:
+    """Put the provider's summary before all that is no system text: the model reads nothing that
+    stands before it."""
+    units = [form.unit for plan in plans for form in plan.view.forms if form.unit.begins]
+    if not units or not stands_first(units[0].messages[0]):
+        return result
+    messages = result.messages
+    begin = next(n for n, message in enumerate(messages) if message is units[0].messages[0])
+    end = begin + 1
+    while end < len(messages) and messages[end].role == "tool":
+        end += 1
+    system = [n for n in range(begin) if messages[n].role == "system"]
+    rest = [n for n in range(begin) if messages[n].role != "system"]
+    if not rest:
+        return result
+    order = [*system, *range(begin, end), *rest, *range(end, len(messages))]
+    return Rendered(*[[column[n] for n in order] for column in result])
 
 
 def opens_with_user(plans: Sequence[SlotPlan]) -> bool:

@@ -16,6 +16,7 @@ from muntin.core.planning.limits import Limits, fair_shares, limits
 from muntin.core.planning.moving import levels_before, run_need, show_history, show_run
 from muntin.core.planning.shrink import least_input, marker_tokens, shrink, shrink_input
 from muntin.core.planning.slot import Group, Pool
+from muntin.core.planning.units import least_size
 
 # About so many tokens may merge where two texts are joined.
 _SEAM = 8
@@ -129,7 +130,9 @@ def _need(draft: Draft, part: SlotPlan) -> int:
         return least_input(part.reading, draft.counter)
     if part is draft.run and part.conversation is not None:
         return 0 if draft.fits_whole else run_need(draft, part, part.conversation)
-    protected = sum([unit.tokens for unit in part.reading.units if unit.is_protected])
+    units = part.reading.units
+    protected = sum([unit.tokens for unit in units if unit.is_protected])
+    protected += sum([least_size(unit) for unit in units if unit.begins and not unit.is_protected])
     floor = 0 if draft.fallback else part.limits.floor
     return max(protected, fit(draft, part, floor).tokens if floor else 0)
 

@@ -42,7 +42,7 @@ def shrink(reading: Reading, room: int, floor: int, counter: Counter, at: Levels
     if view.tokens <= room and not is_missing(reading, view):
         return view
     if slot.trim.behavior == "slot" and view.tokens > room:
-        forms = [form for form in view.forms if form.unit.is_protected]
+        forms = [form for form in view.forms if form.unit.is_protected or form.unit.begins]
         view = SlotView(forms, sum([form.tokens for form in forms]))
         return with_marker(reading, view, room, counter)
     remaining_view = _with_oldest_gone(reading, view, room, floor, counter)
@@ -128,7 +128,11 @@ def without_oldest(
     by_character = slot.trim.behavior == "char"
     forms: list[Form | None] = [*view.forms]
     if order is None:
-        places = [place for place, form in enumerate(view.forms) if not form.unit.is_protected]
+        places = [
+            place
+            for place, form in enumerate(view.forms)
+            if not (form.unit.is_protected or form.unit.begins)
+        ]
     else:
         by_unit = {id(form.unit): place for place, form in enumerate(view.forms)}
         places = [by_unit[id(unit)] for unit in order]

@@ -201,7 +201,8 @@ class Place:
 class Slot:
     """One declared slot: its messages and its rules.
 
-    `excluded` is why a condition left the slot out, `detail` a remark for the report.
+    `excluded` is why a condition left the slot out, `detail` a remark for the report. `begin` is
+    the place of the provider's summary, with which its past begins.
     """
 
     name: str
@@ -216,6 +217,7 @@ class Slot:
     pool: Pool | None = None
     detail: str | None = None
     excluded: str | None = None
+    begin: int | None = None
 
     @property
     def is_input(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
+from muntin.core.compaction import stands_first
 from muntin.core.counting.counter import Counter
 from muntin.core.forms import joins_others
 from muntin.core.message import Message, MessageLike, has_refusal_or_audio, place_of, role_of
@@ -35,7 +36,8 @@ class Unit:
     `position` is the place in the conversation, `turn` counts the user's turns. `indices` are the
     places of the messages in the slot. A result that stands in another slot than its call is part
     of the call's unit: `elsewhere` says in which slot, and where. `missing` are calls without a
-    result; a group is calls with results. `added` are the tokens of results that the wire adds.
+    result; a group is calls with results. `added` are the tokens of results that the wire adds. The
+    unit that `begins` the past holds the provider's summary, and never leaves.
     """
 
     position: int
@@ -50,6 +52,7 @@ class Unit:
     is_protected: bool = False
     added: int = 0
     turn: int = 0
+    begins: bool = False
     forms: dict[int, Costed] = field(default_factory=dict, compare=False)
 
     @property
@@ -94,7 +97,8 @@ class Reading:
     `unread` are the messages where reading stopped, `beyond` how many of them were never looked at.
     `left_out` are messages that cannot be sent: (index, reason, tokens). `loose` are results whose
     call was not found in the slot. `is_scattered`: other messages stand between a call and its
-    results, or its results stand in another slot.
+    results, or its results stand in another slot. `before` are messages before the provider's
+    summary: they are neither shown nor counted.
     """
 
     slot: Slot
@@ -104,6 +108,7 @@ class Reading:
     left_out: list[tuple[int, str, int]] = field(default_factory=list)
     loose: list[Read] = field(default_factory=list)
     is_scattered: bool = False
+    before: range = range(0)
 
     @property
     def tokens(self) -> int:
@@ -173,6 +178,7 @@ class _Reader:
         self.open: dict[str, list[Read]] = {}
         self.unread = range(0)
         self.taken_unread = 0
+        self.before = range(0)
         self.is_scattered = False
 
     def read_back(self, limit: int, start: int, opening: bool) -> None:
@@ -181,11 +187,17 @@ class _Reader:
         while opening and first < len(items) and role_of(items[first]) == "system":
             total += self.take(first)
             first += 1
+        summary, end = self.slot.begin, 0
+        if summary is not None:
+            first, end = self.take_summary(first, summary)
+            total += sum([unit.tokens for unit in self.units if unit.begins])
         self.opening, self.units = self.units, []
         index = len(items)
         plain = counter.text_key
         while index > first and total <= limit and index > start:
             index -= 1
+            if summary is not None and summary <= index < end:
+                continue
             item = items[index]
             message = item if item.__class__ is Message else convert(item, self.slot, index)
             counted = message.known_tokens  # most messages have it; the counter is slower
@@ -195,9 +207,32 @@ class _Reader:
             )
         if index > first:
             self.unread = range(first, index)
+            if summary is not None:
+                self.taken_unread = max(0, min(end, index) - max(first, summary))
             self.look_back()
             if self.slot.is_stepped:
                 self.take_question()
+
+    def take_summary(self, first: int, summary: int) -> tuple[int, int]:
+        """Take the provider's summary, with the results of its calls; return the first message of
+        the past, and where the summary ends.
+
+        Before a summary the past is not shown; of OpenAI's compaction alone the user's messages
+        that it returns before its item are.
+        """
+        items, end = self.items, min(summary + 1, len(self.items))
+        if summary < len(items):
+            while end < len(items) and role_of(items[end]) == "tool":
+                end += 1
+            for index in range(end - 1, summary - 1, -1):
+                self.take(index)
+            for unit in self.units:
+                unit.begins = unit.begins or summary in unit.indices
+            roles = {role_of(items[index]) for index in range(first, summary)}
+            if roles == {"user"} and not stands_first(convert(items[summary], self.slot, summary)):
+                return first, end
+        self.before = range(first, summary)
+        return max(first, end), end
 
     def read_forward(self, limit: int) -> None:
         items = self.items
@@ -333,10 +368,14 @@ class _Reader:
 
     def finish(self) -> Reading:
         units = [*self.opening, *self.units[::-1]]
+        if self.slot.begin is not None:
+            units.sort(key=lambda unit: unit.indices[0])
         loose = [result for results in self.open.values() for result in results]
         loose.sort(key=lambda result: result[0])
         unread, beyond = self.unread, len(self.unread) - self.taken_unread
-        return Reading(self.slot, units, unread, beyond, self.left_out, loose, self.is_scattered)
+        return Reading(
+            self.slot, units, unread, beyond, self.left_out, loose, self.is_scattered, self.before
+        )
 
 
 def link(readings: Sequence[Reading], counter: Counter) -> None:
@@ -411,6 +450,11 @@ def _find_unread(
 def _may_follow(caller: Slot, follower: Slot, is_before: bool) -> bool:
     group = caller.place.group
     return is_before or (group is not None and group.interleave and group == follower.place.group)
+
+
+def least_size(unit: Unit) -> int:
+    """Return the tokens of a unit in its most compact form."""
+    return unit.size(unit.compactor.deepest) if unit.is_group else unit.tokens
 
 
 def is_blank(reading: Reading) -> bool:
