@@ -211,7 +211,8 @@ def member_of(name: str, value: Any) -> Iterator[str]:
     """Yield what is said of a method or a property."""
     if isinstance(value, property):
         returns = getattr(value.fget, "__annotations__", {}).get("return", "")
-        yield f"```py\n{name}: {returns}\n```"
+        # With the quotes of a formatted page: this is the only block that is valid Python.
+        yield "```py\n{}: {}\n```".format(name, returns.replace("'", '"'))
     else:
         yield shown(name, value)
     yield from text_of(value)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from muntin.core.message import Message
@@ -246,23 +246,17 @@ def told_later(maker: object) -> Iterator[None]:
         _later.reset(before)
 
 
-class ComposeSpan(NamedTuple):
-    """The span of one window; `made` puts the window's report into it."""
-
-    made: Callable[[Window], None]
-
-
 @contextmanager
 def composing(
     model: str | None, conversation: str | None = None, *, made_by: object = None
-) -> Iterator[ComposeSpan]:
-    """Span the composing of one window; call `made` with the window.
+) -> Iterator[Callable[[Window], None]]:
+    """Span the composing of one window, and yield the function to call with the window.
 
     Nothing is reported inside of another `composing`, nor where a caller reports the window of
     `made_by`: a window is reported once.
     """
     if _composing.get() or (made_by is not None and _later.get() is made_by):
-        yield ComposeSpan(lambda window: None)
+        yield lambda window: None
         return
     span = _start_span("compose_context", model)
 
@@ -290,7 +284,7 @@ def composing(
     outer = _composing.set(True)
     try:
         with nullcontext() if span is None else _trace().use_span(span, **_QUIET):
-            yield ComposeSpan(report)
+            yield report
     except BaseException as error:
         if span is not None:
             _fail(span, error)
@@ -301,12 +295,6 @@ def composing(
             span.end()
 
 
-class CallSpan(NamedTuple):
-    """The span of one call to a model; `answered` puts the reply into it."""
-
-    answered: Callable[[Reply], None]
-
-
 @contextmanager
 def calling(
     model: str,
@@ -315,8 +303,8 @@ def calling(
     *,
     streaming: bool,
     under: Work | None = None,
-) -> Iterator[CallSpan]:
-    """Span one call to a model; call `answered` with the reply.
+) -> Iterator[Callable[[Reply], None]]:
+    """Span one call to a model, and yield the function to call with the reply.
 
     With `streaming` the span is not the current span: between the pieces of a stream the caller's
     own code runs. It is a part of the work `under` which it is done.
@@ -350,7 +338,7 @@ def calling(
 
     try:
         with nullcontext() if span is None or streaming else _trace().use_span(span, **_QUIET):
-            yield CallSpan(report)
+            yield report
     except Exception as error:
         failed = error
         raise

@@ -187,16 +187,16 @@ class Run(ABC):
     async def _ask(self, streaming: bool) -> AsyncGenerator[Event, None]:
         """Ask the model once, and record its answer."""
         name = self._model.name
-        with self._work.inside(), telemetry.composing(name, self._conversation) as span:
+        with self._work.inside(), telemetry.composing(name, self._conversation) as report_window:
             with self.inside():
                 window = await self.compose(tuple(self._messages))
-            span.made(window)
+            report_window(window)
             if window.over_budget:
                 raise self._exceeded(window)
         offer = self._offer
         with telemetry.calling(
             name, window, self._conversation, streaming=streaming, under=self._work
-        ) as call:
+        ) as report_reply:
             if streaming:
                 answer = None
                 async with _closing(self._model.stream(window, settings=self._settings)) as events:
@@ -212,7 +212,7 @@ class Run(ABC):
             else:
                 with self.inside():
                     answer = await self._model.complete(window, settings=self._settings)
-            call.answered(answer)
+            report_reply(answer)
         if offer is not None:
             answer = replace(answer, message=with_marks(answer.message, offer, window.messages))
         usage = answer.usage

@@ -114,13 +114,13 @@ class Fitter:
         """
         check_optional_text(conversation, "conversation")
         check_optional_text(model, "model")
-        with telemetry.composing(model or self.model, conversation) as span:
+        with telemetry.composing(model or self.model, conversation) as report:
             composer = self._composer(model or self.model)
             form = composer.counter.form(output)
             composer = replace(composer, budget=composer.budget.keeping(form))
             passes = asks_for_compaction(settings or {})
             fitted = self._fit(composer, pieces, tools, system, previous, conversation, passes)
-            span.made(fitted.window)
+            report(fitted.window)
         return fitted
 
     def _fit(

@@ -261,9 +261,9 @@ class Prompt:
         )
         composer, offered = await composer.offering(gathered.tools, "prompt")
         composer = replace(composer, budget=Budget(0))  # `_compose` gives each window its budget
-        with telemetry.composing(name if model_id else None, made_by=self) as span:
+        with telemetry.composing(name if model_id else None, made_by=self) as report:
             window = _compose(composer, gathered, token_budget, whole)
-            span.made(window)
+            report(window)
         origins = zip(window.messages, window.origins, strict=True)
         return Resolution(
             system=SEPARATOR.join(message.text for message, origin in origins if origin is None),

@@ -366,10 +366,10 @@ class _Job:
         window = slots.render()
         try:
             async with asyncio.timeout(summary.timeout) as limit:
-                with telemetry.calling(name, window, streaming=False) as call:
+                with telemetry.calling(name, window, streaming=False) as report:
                     settings = {"max_tokens": summary.max_tokens}
                     reply = await self.model.complete(window, settings=settings)
-                    call.answered(reply)
+                    report(reply)
         except TimeoutError as error:
             if not limit.expired():
                 raise

@@ -239,10 +239,20 @@ class ActiveTurn(OpenTurn):
     ) -> None:
         begun = None if item is None else [self.begin(item)]
         try:
-            self.take(None if on_taken is None else partial(on_taken, begun))
+            self._take(None if on_taken is None else partial(on_taken, begun))
         except Exception as error:
             if not store_away(error):
                 raise
+
+    def _take(self, on_taken: Callable[[], object] | None) -> bool:
+        is_taken = self.take()
+        if is_taken and on_taken is not None:
+            try:
+                on_taken()
+            except BaseException:
+                self.attempt = None  # the next try takes the turn again, and calls it again
+                raise
+        return is_taken
 
     async def wait(self, on_taken: Callable[[], object] | None = None) -> None:
         """Wait until the turns before this one are over; `on_taken` is called in the visit to the
@@ -253,7 +263,7 @@ class ActiveTurn(OpenTurn):
     async def _try(self, on_taken: Callable[[], object] | None) -> bool:
         """Take the turn if that is possible now; False while the store is away."""
         try:
-            return await run_in_store(self.session, partial(self.take, on_taken))
+            return await run_in_store(self.session, partial(self._take, on_taken))
         except StoreError as error:
             if not error.passing or time.monotonic() > self._holds:
                 raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import groupby
@@ -135,19 +135,13 @@ class OpenTurn:
         if self.over:
             raise TurnEnded(self.session.id, self.number)
 
-    def take(self, then: Callable[[], object] | None = None) -> bool:
-        """Begin to work on a turn that waited, and call `then`; False while other turns come first.
-
-        If `then` fails, the turn can be taken again.
-        """
+    def take(self) -> bool:
+        """Begin to work on a turn that waited; False while other turns come first."""
         store = self.session.store
         taken = store.take(self.session.id, self.owner, LEASE, number=self._begun())
-        if taken is None:
-            return False
-        if then is not None:
-            then()
-        self.attempt = taken.attempt
-        return True
+        if taken is not None:
+            self.attempt = taken.attempt
+        return taken is not None
 
     def items(self) -> list[Item]:
         """Return all items of the turn."""
