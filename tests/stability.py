@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import TypeVar
 
+from muntin.core.caching.cleared import is_cleared
 from muntin.core.caching.frontier import Frontier, LazyFrontier
 from muntin.core.caching.wire_order import as_sent
 from muntin.core.digests import digest
@@ -56,8 +57,10 @@ def unexplained_move(
 
 
 def sent(messages: tuple[Message, ...], profile: Profile | None) -> list[Message]:
-    """Put the messages in the order they are sent, with what the wire adds."""
-    return [piece.message for piece in as_sent(messages, profile)]
+    """Put the messages in the order they are sent, with what the wire adds, without texts for one
+    turn, which stay or leave with what stands before them."""
+    pieces = [piece.message for piece in as_sent(messages, profile)]
+    return [message for message in pieces if not is_cleared(message)]
 
 
 def bytes_of(message: Message) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from muntin.agent.tools import ToolLike, Tools, as_tools
 from muntin.core.budget import Budget, as_budget
+from muntin.core.caching.cleared import make_cleared
 from muntin.core.caching.frontier import Frontier, LazyFrontier
 from muntin.core.compaction import may_come_first
 from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike
@@ -232,12 +233,14 @@ class Composer:
 
     def with_recalled(self, slots: Slots, recalled: str, most: int) -> Slots:
         """Return slots with excerpts right before the input, behind everything that may be cached.
+        Where the model knows texts for one turn, they stand behind everything.
 
         The history keeps `most` tokens free for the excerpts, even if they have fewer.
         """
         new_slots, placed = self.slots(), False
+        is_cleared = self.profile is not None and self.profile.clear_at
         for slot in slots.declared:
-            if not placed and slot.kind in ("input", "run"):
+            if not placed and not is_cleared and slot.kind in ("input", "run"):
                 self._recall(new_slots, recalled, most)
                 placed = True
             new_slots.take(slot)
@@ -247,10 +250,11 @@ class Composer:
 
     def _recall(self, slots: Slots, recalled: str, most: int) -> None:
         why = recalled.why if isinstance(recalled, Recalled) else None
+        is_cleared = recalled and self.profile is not None and self.profile.clear_at
         slots.add(
             RECALLED,
-            str(recalled),
-            role="user",
+            make_cleared(str(recalled)) if is_cleared else str(recalled),
+            role=None if is_cleared else "user",
             priority=_RECALLED_PRIORITY,
             trim_behavior="slot",
             max_tokens=most,

@@ -16,6 +16,7 @@ from io import BytesIO
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
+from muntin.core.caching.cleared import CLEAR_AT
 from muntin.core.checks import copy_json, shown
 from muntin.core.model_name import ModelName
 from muntin.errors import InvalidInput, InvalidType, UnknownModel, needing
@@ -289,7 +290,18 @@ async def _send_anthropic(client: Any, request: dict[str, Any], stream: bool) ->
     # By default the SDK refuses long answers that are not streamed; with a timeout, here its own
     # default, it tries.
     timeout = {} if stream else {"timeout": client.timeout}
+    if any(CLEAR_AT in message for message in request["messages"]):
+        headers = {
+            name.lower(): value for name, value in (request.get("extra_headers") or {}).items()
+        }
+        betas = filter(None, (headers.get("anthropic-beta"), _CLEAR_AT_BETA))
+        request = {**request, "extra_headers": {**headers, "anthropic-beta": ",".join(betas)}}
     return await client.messages.create(**timeout | request, stream=stream)
+
+
+# Texts for one turn are in beta:
+# https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages
+_CLEAR_AT_BETA = "mid-conversation-system-clear-at-2026-08-21"
 
 
 def _output_anthropic(sdk: Any, schema: dict[str, Any], name: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from muntin.core.caching.frontier import Frontier
+from muntin.core.caching.frontier import Frontier, text_name
 from muntin.core.checks import compact_json
 from muntin.core.planning.plan import Plan
 from muntin.core.window import Window
@@ -43,6 +43,8 @@ class Receipts:
         self._newest: dict[str, Window | Frontier | None] = {}
         self._summaries: dict[str, State] = {}
         self._unwritten: dict[int, _Unwritten] = {}
+        # The names of the texts for one turn that the store has.
+        self._cleared: dict[str, set[str]] = {}
 
     def load(self, line: str) -> Window | Frontier | None:
         """Return the newest window of a line, or the frontier that the store has of it."""
@@ -52,8 +54,12 @@ class Receipts:
             text = session.store.content(session.id, "frontier", line)
             with suppress(InvalidInput, ValueError):  # written by another version: begin anew
                 if text is not None:
-                    frontier = _known.pop(text, None)
-                    self._newest[line] = frontier or Frontier.from_dict(json.loads(text))
+                    frontier = _known.pop(text, None) or Frontier.from_dict(
+                        json.loads(text),
+                        lambda name: session.store.content(session.id, "cleared", f"{line} {name}"),
+                    )
+                    self._newest[line] = frontier
+                    self._cleared[line] = {text_name(text) for _, text in frontier.cleared}
         return self._newest[line]
 
     def summaries(self, line: str, *, again: bool = False) -> State:
@@ -84,10 +90,19 @@ class Receipts:
         )
         unwritten.size = size_of(writes)
         originals, forget = self.originals
-        notes: dict[NoteKey, str] = {}
+        notes: dict[NoteKey, str | None] = {}
         if self._newest.get(unwritten.line) is window:
             notes["frontier", unwritten.line] = _write(window)
+            notes |= self._cleared_notes(window, unwritten.line)
         return replace(writes, turn=turn, originals=originals, forget=forget, notes=notes)
+
+    def _cleared_notes(self, window: Window, line: str) -> dict[NoteKey, str | None]:
+        """Return the texts for one turn that are not stored yet, and those no longer needed."""
+        texts = {text_name(text): text for _, text in window.frontier.cleared}
+        stored = self._cleared.get(line, set())
+        self._cleared[line] = set(texts)
+        changed = sorted(stored ^ texts.keys())
+        return {("cleared", f"{line} {name}"): texts.get(name) for name in changed}
 
     def settle(self, step: int) -> None:
         """Note that everything of a step is durable."""

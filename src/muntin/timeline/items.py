@@ -43,7 +43,8 @@ UNSETTLED: tuple[Status, ...] = ("open", "pending")
 ContentKind: TypeAlias = Literal["report", "source"]
 # The frontier of the newest window of a line and the state of its summaries; the usage of failed
 # summaries; parts of the recall index; the frontier of a recorder's newest request, its steps, and
-# the digest of its past, by which it is found, with the digest of its answer.
+# the digest of its past, by which it is found, with the digest of its answer; texts for one turn
+# that stay in requests, by their digests.
 NoteKind: TypeAlias = Literal[
     "frontier",
     "summary",
@@ -53,6 +54,7 @@ NoteKind: TypeAlias = Literal[
     "recorder_frontier",
     "recorder_steps",
     "recorder_past",
+    "cleared",
 ]
 # The part of a timeline that is read: everything, or what the client or the model may see.
 View: TypeAlias = Literal["all", "client", "history"]

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from muntin.core.accepted import NameRule
+from muntin.core.caching.cleared import CLEAR_AT, is_cleared
 from muntin.core.caching.wire_order import Answer
 from muntin.core.checks import compact_json, shown
 from muntin.core.message import NO_RESULT, Message
@@ -332,6 +333,9 @@ class _Encoder(Encoder):
         self.refers = loads_by(window) == "reference"
         for index, message, answers in arrange_as_called(window):
             role = message.role
+            if is_cleared(message):
+                self._add_cleared(message)
+                continue
             leading = leading and role == "system"
             content = message.content
             plain = False
@@ -397,6 +401,14 @@ class _Encoder(Encoder):
         self.answers.append(index)
         if self.tracking or not plain:
             self._track(index, blocks)
+
+    def _add_cleared(self, message: Message) -> None:
+        """Add a text for one turn: it is the system's, and no mark may stand on it."""
+        self._end_turn()
+        block = {"type": "text", "text": message.text}
+        extra = message.extra or {}
+        self.turns.append({"role": "system", CLEAR_AT: extra[CLEAR_AT], "content": [block]})
+        self.role = "system"
 
     def _track(self, index: int, blocks: list[SentBlock]) -> None:
         for block in blocks:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from muntin.core.caching.cleared import ClearedText, find_cleared, is_cleared
 from muntin.core.caching.frontier import Frontier, LazyFrontier
 from muntin.core.caching.prefix import find_changed_slots
 from muntin.core.caching.wire_order import as_sent, is_sent_unchanged
@@ -46,7 +47,12 @@ def place_breakpoints(
     next turn must know all that was sent.
     """
     messages, slots = rendered.messages, rendered.slots
+    cleared: tuple[ClearedText, ...] = ()
     sent = None if is_sent_unchanged(messages, profile) else as_sent(messages, profile)
+    if sent is not None and profile is not None and profile.clear_at:
+        # What is shown for one turn is cached by nobody, and its tokens do not count later.
+        cleared = find_cleared([piece.message for piece in sent])
+        sent = [piece for piece in sent if not is_cleared(piece.message)]
     if sent is not None:
         messages = [piece.message for piece in sent]
         slots = [rendered.slots[piece.owner] for piece in sent]
@@ -63,6 +69,7 @@ def place_breakpoints(
         earlier=before.hashed if isinstance(before, LazyFrontier) else ((), ()),
         chunked=caching is not None and not caching.breakpoints,
         proves=proves,
+        cleared=cleared,
     )
     if caching is None:
         return frontier, ()

@@ -6,12 +6,13 @@ knows messages; of slots it knows only the names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import groupby
 from typing import Any, TypeAlias
 
+from muntin.core.caching.cleared import ClearedText
 from muntin.core.checks import check_size, shown
 from muntin.core.checks import digest as hashed
 from muntin.core.compaction import newest_compaction
@@ -42,8 +43,9 @@ class Frontier:
     they are sent, `schemas` of the tools before them, `runs` the slots they come from, each with a
     count. The first `lasting` pieces, which have `lasting_tokens` with the tools, were expected to
     stay; the first `trunk` pieces if the input becomes history. `chunks` are digests of the
-    beginnings of long texts. `sent` proves what a request held whose thoughts are bound to it.
-    `summary` is where the provider's summary stands on the timeline, its position and its item.
+    beginnings of long texts. `sent` proves what a request held where that matters; `cleared` are
+    texts for one turn that stay in it. `summary` is where the provider's summary stands on the
+    timeline, its position and its item.
     """
 
     starts: tuple[ConversationState, ...] = ()
@@ -58,6 +60,7 @@ class Frontier:
     chunks: tuple[str, ...] = field(default=(), kw_only=True)
     sent: SentText | None = field(default=None, kw_only=True)
     summary: tuple[int, int] | None = field(default=None, kw_only=True)
+    cleared: tuple[ClearedText, ...] = field(default=(), kw_only=True)
 
     @property
     def labels(self) -> list[str]:
@@ -94,11 +97,20 @@ class Frontier:
             "trunk": self.trunk,
             "chunks": list(self.chunks),
         }
-        return data if self.sent is None else {**data, "sent": list(self.sent)}
+        if self.sent is not None:
+            data["sent"] = list(self.sent)
+        if self.cleared:  # only their names: the texts are kept elsewhere
+            data["cleared"] = [[place, text_name(text)] for place, text in self.cleared]
+        return data
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Frontier:
-        """Read what `to_dict` wrote; anything else is an error."""
+    def from_dict(
+        cls, data: Mapping[str, Any], texts: Callable[[str], str | None] | None = None
+    ) -> Frontier:
+        """Read what `to_dict` wrote; anything else is an error.
+
+        `texts` returns the text of a name.
+        """
         if not isinstance(data, Mapping):
             raise InvalidType(f"a frontier must be a mapping, not {type(data).__name__}")
         if data.get("version") != _VERSION:
@@ -124,11 +136,22 @@ class Frontier:
                 summary=None
                 if summary is None
                 else (check_size(summary[0], "summary"), check_size(summary[1], "summary")),
+                cleared=tuple(
+                    ClearedText(
+                        check_size(place, "cleared"), None if texts is None else texts(name)
+                    )
+                    for place, name in data.get("cleared", ())
+                ),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInput(
                 f"this is no frontier that was written here: {shown(error)}"
             ) from error
+
+
+def text_name(text: str | None) -> str:
+    """Return the name under which a text for one turn is kept."""
+    return "" if text is None else hashed(text, BYTES)
 
 
 def read_sent(data: Any) -> SentText | None:
@@ -162,6 +185,7 @@ class LazyFrontier:
         earlier: tuple[Sequence[Message], Sequence[str]] = ((), ()),
         chunked: bool = False,
         proves: bool = False,
+        cleared: tuple[ClearedText, ...] = (),
     ) -> None:
         self.starts = starts
         self.moved = moved
@@ -176,6 +200,7 @@ class LazyFrontier:
         self._earlier = earlier
         self._chunked = chunked
         self._proves = proves
+        self.cleared = cleared
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, LazyFrontier):
@@ -297,6 +322,7 @@ class LazyFrontier:
             chunks=tuple(map(text_chunks, self.messages)) if self._chunked else (),
             sent=self.sent,
             summary=self.summary,
+            cleared=self.cleared,
         )
 
     @cached_property

@@ -13,9 +13,12 @@ from typing import Any
 
 from muntin.core.budget import Budget, as_budget
 from muntin.core.caching.breakpoints import place_breakpoints
+from muntin.core.caching.cleared import ClearedText, put_back
 from muntin.core.caching.frontier import Frontier, LazyFrontier, texts_after_conversation
 from muntin.core.caching.prefix import track
+from muntin.core.caching.wire_order import as_sent
 from muntin.core.counting.counter import Counter
+from muntin.core.message import Message
 from muntin.core.planning.draft import SlotPlan
 from muntin.core.planning.explain import explain_messages, explain_slots, note_row, originals
 from muntin.core.planning.memory import ConversationState
@@ -50,6 +53,11 @@ class Declaration:
     recap: Recap | None = None
     is_bound: bool = False
 
+    @property
+    def proves(self) -> bool:
+        """Whether the next window must know all that this one sends."""
+        return self.is_bound or (self.profile is not None and self.profile.clear_at)
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -58,8 +66,8 @@ class Plan:
     `starts` are what conversations remember for the next window. `lead` are the tokens of a user
     message that the provider wants first, `answer` the tokens that frame the answer; `joined` is
     what joining texts adds to the sum of their parts. `moved_from` is the plan that would have gone
-    on with the thoughts that this one leaves out. Declared lists are not copied: `at` reads them as
-    they are when it is called.
+    on with the thoughts that this one leaves out. `cleared` are texts for earlier
+    turns. Declared lists are not copied: `at` reads them as they are when it is called.
     """
 
     declared: Declaration
@@ -72,6 +80,7 @@ class Plan:
     joined: int
     fallback: bool
     moved_from: Plan | None = None
+    cleared: tuple[ClearedText, ...] = ()
 
     def window(self) -> Window:
         """Compose the window."""
@@ -139,7 +148,7 @@ class Plan:
         """Whether the next window depends on this one, or is compared with it."""
         return (
             self.caching is not None
-            or self.declared.is_bound
+            or self.declared.proves
             or any(slot.place.tier is not None or slot.is_stepped for slot in self.declared.slots)
         )
 
@@ -167,6 +176,10 @@ class Plan:
     @cached_property
     def _composed(self) -> tuple[Rendered, LazyFrontier, tuple[Breakpoint, ...]]:
         rendered = render(self.slots)
+        for index, message in reversed(self._put_back(rendered)):
+            rendered.messages.insert(index, message)
+            rendered.origins.insert(index, None)
+            rendered.slots.insert(index, rendered.slots[index])
         frontier, breakpoints = place_breakpoints(
             rendered,
             self.declared.profile,
@@ -178,9 +191,15 @@ class Plan:
             tokens=self.tokens,
             counter=self.declared.counter,
             lowered=find_last_lowered(self.slots),
-            proves=self.declared.is_bound,
+            proves=self.declared.proves,
         )
         return rendered, frontier, breakpoints
+
+    def _put_back(self, rendered: Rendered) -> list[tuple[int, Message]]:
+        """Return the texts for earlier turns, each with its index in the window."""
+        if not self.cleared:
+            return []
+        return put_back(as_sent(rendered.messages, self.declared.profile), self.cleared)
 
     @cached_property
     def _report(self) -> Report:

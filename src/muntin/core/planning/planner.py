@@ -54,20 +54,26 @@ Past: TypeAlias = Literal["new", "goes on", "moves"]
 def plan_window(declared: Declaration) -> Plan:
     """Decide what goes into the window."""
     try:
-        return _plan_bound(declared) if declared.is_bound else _plan(declared)
+        return _plan_following(declared) if declared.proves else _plan(declared)
     except NeedsConversation:  # one message means several: read such lists whole
         slots = tuple(in_full(slot) for slot in declared.slots)
         return plan_window(replace(declared, slots=slots))
 
 
-def _plan_bound(declared: Declaration) -> Plan:
-    """Plan for a model whose thoughts are bound to what stands before them: if that does not stay,
-    all thoughts leave, and the conversation steps down at once so that it does not move again."""
-    sent = None if declared.before is None else declared.before.sent
-    plan = _plan(declared, "new" if sent is None else "goes on")
-    if sent is None or plan.frontier.goes_on_from(sent):
-        return plan
-    return replace(_plan(declared, "moves"), moved_from=plan)
+def _plan_following(declared: Declaration) -> Plan:
+    """Plan where it matters whether all that was sent stays.
+
+    If it does, texts for earlier turns stay too. If it does not, thoughts that are bound to it
+    leave, and the conversation steps down at once so that it does not move again.
+    """
+    before = declared.before
+    if before is None or before.sent is None:
+        return _plan(declared, "new")
+    plan = _plan(declared)
+    is_whole = all(text is not None for _, text in before.cleared)
+    if is_whole and plan.frontier.goes_on_from(before.sent):
+        return replace(plan, cleared=before.cleared) if before.cleared else plan
+    return replace(_plan(declared, "moves"), moved_from=plan) if declared.is_bound else plan
 
 
 def _plan(declared: Declaration, past: Past = "goes on") -> Plan:
