@@ -269,6 +269,7 @@ def _returns(given: inspect.Signature) -> str:
 def _plain(text: str) -> str:
     """Write a parameter without quotes around types, and defaults without addresses."""
     text = re.sub(r"^(\*{0,2}\w+): (['\"])(.*?)\2(?= =|$)", r"\1: \3", text)
+    text = re.sub(r"<function [^ ]*<lambda> at \w+>", "...", text)
     return re.sub(r"<(?:function )?([\w.]+)[^>]*>", r"\1", text).replace("factory", "...")
 
 

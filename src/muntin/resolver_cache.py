@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 
 from muntin.core.checks import check_count, check_seconds, shown
 from muntin.errors import Deadlock, InvalidInput, InvalidType, TimedOut
-from muntin.threads import apart, own
+from muntin.threads import apart, register_variable
 
 DEFAULT_TTL = 300_000
 MOST_TTL = sys.maxsize
@@ -94,7 +94,9 @@ class _Flight:
 
 
 # The texts being made around this code, outermost first: tasks and threads inherit it.
-_around: ContextVar[tuple[_Flight, ...]] = own(ContextVar("muntin_in_the_making", default=()))
+_around: ContextVar[tuple[_Flight, ...]] = register_variable(
+    ContextVar("muntin_in_the_making", default=())
+)
 
 
 def cache_around() -> ResolverCache | None:

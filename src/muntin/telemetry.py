@@ -174,9 +174,11 @@ def begin(
     if sent_by:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-        senders = [TraceContextTextMapPropagator().extract(each) for each in sent_by]
+        senders = [TraceContextTextMapPropagator().extract(sender) for sender in sent_by]
         parent = senders.pop()
-        links = [trace.Link(trace.get_current_span(each).get_span_context()) for each in senders]
+        links = [
+            trace.Link(trace.get_current_span(sender).get_span_context()) for sender in senders
+        ]
     name = operation if subject is None else f"{operation} {subject}"
     attributes = {getattr(Names, fact.upper()): value for fact, value in facts.items()}
     attributes |= _common_attributes(operation, None, conversation)
@@ -187,9 +189,9 @@ def begin(
 
 
 @contextmanager
-def doing(operation: str, subject: str | None = None, *given: Any, **facts: Any) -> Iterator[Work]:
+def doing(operation: str, subject: str | None = None, *args: Any, **facts: Any) -> Iterator[Work]:
     """Do the work of the block in a span, the current one there; see `begin`."""
-    work = begin(operation, subject, *given, **facts)
+    work = begin(operation, subject, *args, **facts)
     try:
         with work.inside():
             yield work
@@ -211,12 +213,12 @@ def visiting_store(conversation: str) -> AbstractContextManager[object]:
 
 def mark() -> dict[str, str]:
     """Return by what the current span is known in other processes; empty if there is none."""
-    found: dict[str, str] = {}
+    carrier: dict[str, str] = {}
     if "opentelemetry.trace" in sys.modules:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-        TraceContextTextMapPropagator().inject(found)
-    return found
+        TraceContextTextMapPropagator().inject(carrier)
+    return carrier
 
 
 def _fail(span: Span, error: BaseException | None) -> None:

@@ -85,8 +85,8 @@ def aside(fn: Callable[[], T]) -> T:
 _muntin_variables: list[ContextVar[Any]] = []
 
 
-def own(variable: ContextVar[T]) -> ContextVar[T]:
-    """Register a variable of Muntin's own, which functions that `apart` calls can see."""
+def register_variable(variable: ContextVar[T]) -> ContextVar[T]:
+    """Register a variable of Muntin, which functions that `apart` calls can see; return it."""
     _muntin_variables.append(variable)
     return variable
 

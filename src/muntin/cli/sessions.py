@@ -145,7 +145,7 @@ def retry(
         _session(opened, id)
         if turn is None:
             failed = opened.turns(id, status="failed")
-            given_up = [each.number for each in failed if each.reason == "gave_up"]
+            given_up = [lost.number for lost in failed if lost.reason == "gave_up"]
             if not given_up:
                 raise InvalidInput(f"no turn of {id} was given up; --turn N names a failed turn")
             turn = given_up[0]

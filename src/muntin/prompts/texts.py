@@ -47,7 +47,7 @@ from muntin.prompts.contexts import (
 )
 from muntin.resolver_cache import Answer, cache_around, freeze, identity
 from muntin.settings import defaults
-from muntin.threads import own
+from muntin.threads import register_variable
 
 if TYPE_CHECKING:
     from muntin.prompts.definition import Prompt
@@ -66,12 +66,14 @@ UNCACHED_TEXT = Group("system, not cached", join=SEPARATOR, chain=True)
 # How deep prompts may be resolved inside of each other, by their own resolvers.
 DEEPEST = 32
 # The prompts whose resolvers are running around this code; tasks and threads inherit it.
-_around: ContextVar[tuple[tuple[str, Sequence[ActiveContext]], ...]] = own(
+_around: ContextVar[tuple[tuple[str, Sequence[ActiveContext]], ...]] = register_variable(
     ContextVar("muntin_prompts_around", default=())
 )
 # Whether a sync twin asks. Then resolvers stay in the caller's thread, as sync code expects: a
 # database connection of another thread has another transaction.
-_asked_by_twin: ContextVar[bool] = own(ContextVar("muntin_asked_by_twin", default=False))
+_asked_by_twin: ContextVar[bool] = register_variable(
+    ContextVar("muntin_asked_by_twin", default=False)
+)
 
 # A context that was left out: its source, the reason in one word, and the failed condition.
 Excluded: TypeAlias = tuple[str, str, str]

@@ -160,12 +160,12 @@ class App:
         Wakes that take longer than `timeout` seconds are stopped. Their entities are returned
         and logged; their turns stay open, and the next process resumes them.
         """
-        left = await self._wakes.engine.close(check_seconds(timeout, "timeout"))
+        stopped = await self._wakes.engine.close(check_seconds(timeout, "timeout"))
         await self.summaries.close(timeout)
         await self.embeddings.close()
         if self._owned:
             await asyncio.to_thread(self.store.close)
-        return left
+        return stopped
 
     async def resume(self) -> Resumed:
         """Handle what waits, and what other processes left unfinished; return when nothing is left
@@ -246,8 +246,10 @@ class App:
         chosen = self.model if model is None else model
         if chosen is None:
             raise InvalidInput(f"{what} needs a model: give model=, or App(..., model=)")
-        found = as_model(chosen)
-        return found if self.assets is None else WithAssets(cast("FileModel", found), self.assets)
+        named_model = as_model(chosen)
+        if self.assets is None:
+            return named_model
+        return WithAssets(cast("FileModel", named_model), self.assets)
 
     def composer(
         self,
@@ -518,10 +520,10 @@ class SyncApp(Facade[App]):
     state = blocking(App.state)
 
 
-def _meta(**given: str | None) -> dict[str, Any]:
+def _meta(**facts: str | None) -> dict[str, Any]:
     """Return the facts about a sent item, each a text or None, and the mark of its trace."""
-    for name, value in given.items():
+    for name, value in facts.items():
         check_optional_text(value, name)
-    meta: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    meta: dict[str, Any] = {name: value for name, value in facts.items() if value is not None}
     trace = telemetry.mark()
     return {**meta, "trace": trace} if trace else meta

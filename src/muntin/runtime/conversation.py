@@ -114,7 +114,7 @@ class Conversation:
         settings: Mapping[str, Any] | None = None,
     ) -> Coroutine[Any, Any, Reply]:
         """Send a user's text, and return the answer when it is recorded."""
-        return last_reply(self._turn(_given(text, attachments), settings, False))
+        return last_reply(self._turn(_read_input(text, attachments), settings, False))
 
     def stream(
         self,
@@ -124,7 +124,7 @@ class Conversation:
         settings: Mapping[str, Any] | None = None,
     ) -> AsyncGenerator[Event, None]:
         """Send a user's text, and yield the answer as it comes; the last event is `Finished`."""
-        return self._turn(_given(text, attachments), settings, True)
+        return self._turn(_read_input(text, attachments), settings, True)
 
     def try_again(self, *, settings: Mapping[str, Any] | None = None) -> Coroutine[Any, Any, Reply]:
         """Go on with the newest turn, which failed, where it stopped; return the answer when it is
@@ -284,7 +284,7 @@ def _takes_ctx(hook: Any) -> bool:
     return True
 
 
-def _given(text: str, attachments: Sequence[Attachment]) -> Input:
+def _read_input(text: str, attachments: Sequence[Attachment]) -> Input:
     """Return a user's input; refuse empty input."""
     if not isinstance(attachments, Sequence) or isinstance(attachments, str | bytes):
         raise InvalidType(f"attachments must be a list of Attachment, not {shown(attachments)}")

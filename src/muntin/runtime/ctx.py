@@ -111,7 +111,7 @@ class Ctx:
         self._history: PastHistory | None = None
         self._ahead: Read | None = None
         # The items that woke the turn, and the projections that its code gave.
-        self._asked: Sequence[Item] = tuple(events)
+        self._question: Sequence[Item] = tuple(events)
         self._positions = {turn.first, *[item.position for item in events]}
         self.projections = Projections(self._positions)
 
@@ -149,7 +149,7 @@ class Ctx:
             past = TimelineMessages(self.session, self.turn.number, begins=self._begins)
             self._ahead = past.read_newest(timeline, begun)
             question = [item for item in self._ahead.items if item.position == first]
-            self._asked = [unshared(item) for item in question]
+            self._question = [unshared(item) for item in question]
         if history:
             self.turn.entries.load()
             self._history = PastHistory(self.session, self.turn.number)
@@ -202,7 +202,7 @@ class Ctx:
                 most = source.max or most
         if query is None:
             text = self.get("message")
-            messages = session.project(self._asked) or ([] if text is None else [text])
+            messages = session.project(self._question) or ([] if text is None else [text])
             query = "\n".join(message.text for message in messages)
         return recall(session, query, tokens or most, limit=limit, scope=scope)
 
@@ -211,7 +211,7 @@ class Ctx:
         if not self.projections:
             return None
         visible: list[Message] = []
-        for item in self._asked:
+        for item in self._question:
             messages = self.session.project([item], self.projections)
             hidden = Message(
                 "user", HIDDEN, at=item.position, item=(self.session.id, item.position)

@@ -66,15 +66,15 @@ class EntityRunner:
         self._here: dict[tuple[asyncio.AbstractEventLoop, str], asyncio.Event] = {}
         self._suspects = Suspects(app.queue)
 
-    def register(self, kind: str, found: Registered) -> None:
+    def register(self, kind: str, registered: Registered) -> None:
         """Register the handler of a type of entities."""
-        if not inspect.iscoroutinefunction(found.handler):
+        if not inspect.iscoroutinefunction(registered.handler):
             raise InvalidInput(f"the handler of {kind!r} must be an async function")
         try:
-            inspect.signature(found.handler).bind(None, None)
+            inspect.signature(registered.handler).bind(None, None)
         except TypeError as error:
             raise InvalidInput(f"the handler of {kind!r} must take (ctx, wake): {error}") from None
-        self.handlers[kind] = found
+        self.handlers[kind] = registered
         with suppress(RuntimeError):  # registered before the app runs
             self.engine.start()
 
@@ -168,7 +168,9 @@ class EntityRunner:
                 handled = await self._handle_next(opened, sure)
                 if handled is None:
                     read = partial(opened.store.turns, session, number=turn)
-                    if any(each.status in UNSETTLED for each in await run_in_store(opened, read)):
+                    if any(
+                        waiting.status in UNSETTLED for waiting in await run_in_store(opened, read)
+                    ):
                         raise Again(f"turn {turn} of {session!r} cannot be taken yet", BUSY_SECONDS)
                     break
                 last = handled

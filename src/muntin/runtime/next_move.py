@@ -68,9 +68,9 @@ def next_move(plan: Plan, more: int = 0, summary: int = 0) -> NextMove | None:
     )
     members = [part for part in plan.slots if any(part.slot is slot for slot in conversation.slots)]
     run = next((part for part in members if part.slot.kind == "run"), None)
-    gone = None if run is None else _gone_of_run(plan, run, more)
+    gone = None if run is None else _where_run_is_cut(plan, run, more)
     if gone is None:
-        gone = _gone_of_history(members, start.rooms, more, summary)
+        gone = _where_history_is_cut(members, start.rooms, more, summary)
     leaving = _leaving(members, gone)
     summarized = (0.0, 0) if start.recap is None else start.recap.place
     budget = plan.declared.budget.remaining_input_tokens
@@ -79,7 +79,7 @@ def next_move(plan: Plan, more: int = 0, summary: int = 0) -> NextMove | None:
     return NextMove(leaving, summarized, budget, begins) if leaving else None
 
 
-def _gone_of_run(plan: Plan, run: SlotPlan, more: int) -> int | None:
+def _where_run_is_cut(plan: Plan, run: SlotPlan, more: int) -> int | None:
     """Return before which position the run leaves; None if its calls are not about to leave: all
     but the newest of them become stubs first."""
     units = run.reading.units
@@ -95,7 +95,7 @@ def _gone_of_run(plan: Plan, run: SlotPlan, more: int) -> int | None:
     return newest[0].position if is_near else None
 
 
-def _gone_of_history(
+def _where_history_is_cut(
     members: Sequence[SlotPlan], rooms: Sequence[int], more: int, summary: int
 ) -> int:
     """Return before which position the history leaves; 0 if that is not near."""

@@ -16,13 +16,13 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from muntin.core.checks import compact_json, digest
-from muntin.threads import own
+from muntin.threads import register_variable
 
 # Values that their `repr` tells whole.
 _PLAIN = (bytes, date, time, timedelta, Decimal, Enum, PurePath, UUID)
 
 # The tool call that this code serves: session and turn, the position of the answer, the call's id.
-_caller: ContextVar[tuple[str, int, int, str] | None] = own(
+_caller: ContextVar[tuple[str, int, int, str] | None] = register_variable(
     ContextVar("muntin_caller", default=None)
 )
 

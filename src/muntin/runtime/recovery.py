@@ -100,15 +100,15 @@ class Reader:
         newest = await run_in_store(self._session, lambda: store.read(id, newest=1))
         end = min(end, newest[-1].position) if newest else 0
         messages = await in_thread(lambda: self._session.project(items, self._projection))
-        asked = range(start, last + 1)
+        positions = range(start, last + 1)
         run_of = {item.position: item.run for item in items}
         # A run that a projection shows as a whole stands at its own position.
-        touched = {run for position, run in run_of.items() if position in asked}
+        touched = {run for position, run in run_of.items() if position in positions}
         placed = [(message.item[1], message) for message in messages if message.item is not None]
         lines = [
             compact_json({**message.to_dict(), "at": position})
             for position, message in placed
-            if position in asked or run_of.get(position) in asked or position in touched
+            if position in positions or run_of.get(position) in positions or position in touched
         ]
         text = "\n".join(lines) or "(nothing is there)"
         return _bounded(text, f"{self.reads_on} from {last + 1} on" if last < end else None)
@@ -235,9 +235,9 @@ class Reader:
         for item in later:
             if item.kind == "context_removed" and item.payload["id"] == id:
                 return f"The entry {id!r} was removed at position {item.position}."
-        return _bounded(await self._shown(visible_entries[-1]), None)
+        return _bounded(await self._projected_content(visible_entries[-1]), None)
 
-    async def _shown(self, entry: ContextEntry) -> str:
+    async def _projected_content(self, entry: ContextEntry) -> str:
         """Return the content of an entry, as the projection shows it."""
         read, place, projection = self._session.store.read, entry.inserted_at, self._projection
         if projection is None:

@@ -246,7 +246,7 @@ def _loaded(name: str, source: Source, value: Any, most: int) -> Loaded:
         text = value if source.tag is None else escape_text(value)
         bound = most * LONGEST_TOKEN + 1
         cut = text[:bound] if source.keep == "head" else text[max(0, len(text) - bound) :]
-        return _kept(Loaded(name, source, cut), text)
+        return _with_snapshot(Loaded(name, source, cut), text)
     if isinstance(value, Mapping | Message) or hasattr(value, "model_dump"):
         value = [value]
     if not isinstance(value, Sequence) or isinstance(value, bytes | bytearray):
@@ -265,10 +265,10 @@ def _loaded(name: str, source: Source, value: Any, most: int) -> Loaded:
     ):
         return loaded  # the timeline's own messages are read from it
     whole = compact_json([message.to_dict() for message in messages])
-    return _kept(loaded, whole if source.tag is None else escape_text(whole))
+    return _with_snapshot(loaded, whole if source.tag is None else escape_text(whole))
 
 
-def _kept(loaded: Loaded, whole: str) -> Loaded:
+def _with_snapshot(loaded: Loaded, whole: str) -> Loaded:
     """Name the whole content by its snapshot, if it is kept."""
     if len(whole) > MOST_KEPT:
         return replace(loaded, size=len(whole))

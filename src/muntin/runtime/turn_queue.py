@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from muntin.errors import Deadlock
-from muntin.threads import own
+from muntin.threads import register_variable
 from muntin.timeline.turn import OpenTurn
 
 # How often to ask whether an earlier turn is done.
@@ -35,7 +35,9 @@ class _Inside:
 
 
 # The turns inside of which this code runs, the innermost last.
-_inside: ContextVar[tuple[_Inside, ...]] = own(ContextVar("muntin_inside", default=()))
+_inside: ContextVar[tuple[_Inside, ...]] = register_variable(
+    ContextVar("muntin_inside", default=())
+)
 
 
 class TurnQueue:

@@ -28,7 +28,7 @@ class Blocks:
         self.counter = Counter.of(profile, tokenizer=tokenizer)
         # By identity: comparing long messages would cost more than making their blocks. The message
         # is kept too, so that no other message can get its identity.
-        self._made: dict[tuple[int, str, bool], tuple[Message, tuple[Block, ...]]] = {}
+        self._cached: dict[tuple[int, str, bool], tuple[Message, tuple[Block, ...]]] = {}
 
     def of_window(self, window: Window) -> Request:
         """Return the request of a window, its blocks named by its slots."""
@@ -67,9 +67,9 @@ class Blocks:
 
     def _message(self, message: Message, source: str, follows: bool) -> tuple[Block, ...]:
         key = id(message), source, follows
-        remembered = self._made.get(key)
+        remembered = self._cached.get(key)
         if remembered is None:
-            remembered = self._made[key] = message, self._make(message, source, follows)
+            remembered = self._cached[key] = message, self._make(message, source, follows)
         return remembered[1]
 
     def _make(self, message: Message, source: str, follows: bool) -> tuple[Block, ...]:

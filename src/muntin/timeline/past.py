@@ -59,7 +59,7 @@ class Read:
     live: Collection[int]
     last: int
     # The same as messages: by position, projection, and whether entries are shown.
-    shown: dict[tuple[int, Projection | None, bool], list[Message]] = field(
+    messages: dict[tuple[int, Projection | None, bool], list[Message]] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
 
@@ -168,14 +168,14 @@ class TimelineMessages(Sequence[Message]):
             read = self._ahead
             if read is None or not self._reaches(read, tokens):
                 read = aside(lambda: self.read_newest(tokens, since))
-            messages = self._shown(read)
+            messages = self._messages_of(read)
             earlier = (0, 0) if read.after <= self._since else self._earlier(messages)
             self._known = tokens, NewestMessages(messages, earlier)
         return self._known[1]
 
     def _reaches(self, read: Read, tokens: float) -> bool:
         """Say whether these are all items, or more than `tokens` are shown of them."""
-        return read.after <= self._since or self._weigh(self._shown(read)) > tokens
+        return read.after <= self._since or self._weigh(self._messages_of(read)) > tokens
 
     def _earlier(self, messages: Sequence[Message]) -> tuple[int, int]:
         """Return about how many messages and tokens lie before the newest: as many for each
@@ -247,7 +247,7 @@ class TimelineMessages(Sequence[Message]):
         between: list[Item] = []
         after = max(self._since, at - 1)
         while page := read(id, view="history", after=after, before=item, oldest=_ITEMS):
-            between += [each for each in page if each.run != at]
+            between += [item for item in page if item.run != at]
             after = page[-1].position
         newer = self._read(max(self._since, item - 1))
         live = self._session.live([*between, *newer.items]) if self._entries else ()
@@ -298,14 +298,14 @@ class TimelineMessages(Sequence[Message]):
         live = session.live(items) if self._entries else ()
         return Read(items, after, live, session.last() if transient else 0)
 
-    def _shown(self, read: Read) -> list[Message]:
+    def _messages_of(self, read: Read) -> list[Message]:
         """Return the messages of items; leave out items that were only for a turn now over."""
         key = self._since, self._projection, self._entries
-        if key not in read.shown:
+        if key not in read.messages:
             items = read.items
             if self._projection is not None:  # a store may share its items
                 items = [unshared(item) for item in items]
-            read.shown[key] = project(
+            read.messages[key] = project(
                 lasting(items, read.last),
                 since=self._since,
                 projection=self._projection,
@@ -313,7 +313,7 @@ class TimelineMessages(Sequence[Message]):
                 counter=self._session.counter,
                 session=self._session.id,
             )
-        return read.shown[key]
+        return read.messages[key]
 
 
 class Pages(NamedTuple):

@@ -117,33 +117,33 @@ class Projections:
     def __init__(self, positions: Collection[int] = ()) -> None:
         self.plain = False
         self._positions = positions
-        self._given: list[Projection] = []
+        self._projections: list[Projection] = []
         self._known: dict[tuple[int, int], Sequence[MessageLike] | None] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._given) and not self.plain
+        return bool(self._projections) and not self.plain
 
     def add(self, projection: Projection) -> Projection:
         """Put a projection into force; return the function to call in its place."""
         if not callable(projection):
             raise InvalidType(f"projection must be a function of an item, not {shown(projection)}")
-        if projection not in self._given:
-            self._given.append(projection)
-        return partial(self._ask, self._given.index(projection))
+        if projection not in self._projections:
+            self._projections.append(projection)
+        return partial(self._ask, self._projections.index(projection))
 
     def _ask(self, number: int, item: Item) -> Sequence[MessageLike] | None:
         if item.position not in self._positions:
-            return self._given[number](item)
+            return self._projections[number](item)
         key = number, item.position
         if key not in self._known:
-            self._known[key] = self._given[number](item)
+            self._known[key] = self._projections[number](item)
         return self._known[key]
 
     def __call__(self, item: Item) -> Sequence[MessageLike] | None:
         """Return the messages that are shown for an item."""
         if self.plain:
             return None
-        answers = [self._ask(number, item) for number in range(len(self._given))]
+        answers = [self._ask(number, item) for number in range(len(self._projections))]
         messages = (
             messages
             for messages in answers
@@ -245,16 +245,16 @@ def _default(
             continue
         for message in default_messages(child, live):
             if thoughts and message.role == "assistant":
-                messages.append(_told([*thoughts, child], placing, at))
+                messages.append(_answer_with_reasoning([*thoughts, child], placing, at))
                 thoughts = []
             else:
                 messages.append(placing.put(message, child.tokens, at, child))
     if thoughts:
-        messages.append(_told(thoughts, placing, at))
+        messages.append(_answer_with_reasoning(thoughts, placing, at))
     return messages
 
 
-def _told(items: Sequence[Item], placing: _Placing, at: float) -> Message:
+def _answer_with_reasoning(items: Sequence[Item], placing: _Placing, at: float) -> Message:
     """Return an answer with its reasoning in front, as it goes back to the model."""
     *thoughts, last = (item.message for item in items if item.message is not None)
     if not thoughts:

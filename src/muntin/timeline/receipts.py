@@ -45,10 +45,10 @@ def report_of(window: Window, turn: int, step: int, keep: int) -> SideWrites:
     return SideWrites(record, contents, contents.keys(), keep)
 
 
-def size_of(kept: SideWrites) -> int:
+def size_of(writes: SideWrites) -> int:
     """Return about how many bytes a report has, with the contents that its plan needs."""
-    texts = () if kept.record is None else (kept.record.report, kept.record.plan)
-    return sum(map(len, (*texts, *kept.contents.values())))
+    texts = () if writes.record is None else (writes.record.report, writes.record.plan)
+    return sum(map(len, (*texts, *writes.contents.values())))
 
 
 # The bounds are checked at about one of this many steps, in any process, and when a process has

@@ -115,16 +115,16 @@ class Session:
         with the items.
         """
         drafts: list[Draft] = []
-        asked = False
+        was_question = False
         for message in spoken_and_drafts(items):
             if isinstance(message, Draft):
                 drafts.append(self.draft(message))
-                asked = False
+                was_question = False
                 continue
             asks = message.role == "user"
-            opens: Opens | None = "turn" if asks and not asked else None
+            opens: Opens | None = "turn" if asks and not was_question else None
             drafts.append(self._spoken(message, opens=opens, ends="completed"))
-            asked = asks
+            was_question = asks
         return self.opened().append(self.id, drafts, beside=beside)
 
     def try_again(self, turn: int) -> list[Item]:
@@ -182,31 +182,31 @@ class Session:
             _renewer.remove(turn)
             turn.release()
 
-    def draft(self, item: ItemLike, **given: Any) -> Draft:
+    def draft(self, item: ItemLike, **fields: Any) -> Draft:
         """Return the draft of an item, with its tokens counted once and for all.
 
-        `given` are fields of the draft.
+        `fields` are fields of the draft.
         """
         if not isinstance(item, Draft):
-            return self._spoken(as_message(item), **given)
-        if not given.get("visibility", item.visibility).history:
-            return replace(item, **given) if given else item
+            return self._spoken(as_message(item), **fields)
+        if not fields.get("visibility", item.visibility).history:
+            return replace(item, **fields) if fields else item
         if item.message is not None:
             tokens = self.counter.message(item.message)
         else:  # an entry counts as if it were live
             alone = Item(0, item.kind, 0, None, item.payload, meta=item.meta)
             tokens = sum(map(self.counter.message, default_messages(alone, (0,))))
         key = self.counter.key(item.message)
-        kept = item.tokens if key is None else {key: tokens, **item.tokens}
-        return replace(item, tokens=kept, weight=0 if item.transient else tokens, **given)
+        counts = item.tokens if key is None else {key: tokens, **item.tokens}
+        return replace(item, tokens=counts, weight=0 if item.transient else tokens, **fields)
 
-    def _spoken(self, message: Message, **given: Any) -> Draft:
-        visibility = given.get("visibility")
+    def _spoken(self, message: Message, **fields: Any) -> Draft:
+        visibility = fields.get("visibility")
         if visibility is not None and not visibility.history:
-            return draft_of(message, **given)
+            return draft_of(message, **fields)
         tokens, key = self.counter.message(message), self.counter.key(message)
-        kept = {} if key is None else {key: tokens}
-        return draft_of(message, tokens=kept, weight=tokens, **given)
+        counts = {} if key is None else {key: tokens}
+        return draft_of(message, tokens=counts, weight=tokens, **fields)
 
     def count(self, item: Item, live: Collection[int] = ()) -> int:
         """Return the tokens of an item; `live` is where the live entries stand."""

@@ -194,5 +194,5 @@ class OpenTurn:
 
 def is_of(item: Item, draft: Draft) -> bool:
     """Say whether an item was made from a draft."""
-    kept = (item.kind, item.run, item.message, item.payload)
-    return kept == (draft.kind, draft.run, draft.message, draft.payload)
+    stored = (item.kind, item.run, item.message, item.payload)
+    return stored == (draft.kind, draft.run, draft.message, draft.payload)

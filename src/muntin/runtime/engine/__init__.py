@@ -19,18 +19,18 @@ __all__ = [
 ]
 
 
-def as_engine(given: Engine | str | None) -> Engine:
-    """Return the engine meant: by its name, or the given engine; None is `Embedded()`."""
-    if given is None or given == "embedded":
+def as_engine(engine: Engine | str | None) -> Engine:
+    """Return the engine meant: by its name, or the engine itself; None is `Embedded()`."""
+    if engine is None or engine == "embedded":
         return Embedded()
-    if isinstance(given, str):
-        if given != "procrastinate":
+    if isinstance(engine, str):
+        if engine != "procrastinate":
             raise InvalidInput(
-                f"there is no engine {given!r}; use 'embedded', 'procrastinate' or an Engine"
+                f"there is no engine {engine!r}; use 'embedded', 'procrastinate' or an Engine"
             )
         from muntin.runtime.engine.procrastinate import Procrastinate
 
         return Procrastinate()
-    if not hasattr(given, "waits"):
-        raise InvalidType(f"engine must be an Engine or the name of one, not {shown(given)}")
-    return given
+    if not hasattr(engine, "waits"):
+        raise InvalidType(f"engine must be an Engine or the name of one, not {shown(engine)}")
+    return engine

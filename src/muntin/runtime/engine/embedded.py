@@ -48,7 +48,7 @@ class Embedded:
         self._later: dict[str, asyncio.TimerHandle] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         # Sessions that the sweep found, and whether they were left behind rather than just sent.
-        self._found: dict[str, bool] = {}
+        self._is_left_behind: dict[str, bool] = {}
         self._began = datetime.now(UTC)
         # The sessions that were handled while `resume` waits.
         self._handled: set[str] | None = None
@@ -119,7 +119,7 @@ class Embedded:
         again: float | None = None
         try:
             last = await self._host.run(session, turn)
-            if last == turn and self._found.get(session):
+            if last == turn and self._is_left_behind.get(session):
                 _log.warning("resumed unfinished work: turn %d of %r", turn, session)
             if last and self._handled is not None:
                 self._handled.add(session)
@@ -132,10 +132,10 @@ class Embedded:
             del self._running[session]
             if again is not None and not self._stopping:
                 # A session that was found may be busy elsewhere: there is no hurry.
-                pause = max(again, POLL_SECONDS) if session in self._found else again
+                pause = max(again, POLL_SECONDS) if session in self._is_left_behind else again
                 self._put_off(session, turn, pause)
             else:
-                self._found.pop(session, None)
+                self._is_left_behind.pop(session, None)
                 if session in self._turns:
                     self._push(session)
             self._notify()
@@ -167,7 +167,7 @@ class Embedded:
     def _forget_waiting(self) -> None:
         """Forget the turns that wait here: the store has them."""
         self._forget_later()
-        for waiting in (self._turns, self._queue, self._found):
+        for waiting in (self._turns, self._queue, self._is_left_behind):
             waiting.clear()
 
     def _forget_later(self) -> None:
@@ -197,7 +197,7 @@ class Embedded:
                         await self._end.wait()
                     newest = await asyncio.to_thread(self._newest, session)
                     if newest is not None and not self._knows(session):
-                        turn, self._found[session] = newest
+                        turn, self._is_left_behind[session] = newest
                         self._offer(session, turn)
             page = await asyncio.to_thread(partial(list_waiting, after=page[-1].id))
         return sessions

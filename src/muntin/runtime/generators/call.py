@@ -71,7 +71,7 @@ class StepTexts:
 class GeneratorCall:
     """A generator at work in a turn; history and user messages are read once, when it begins."""
 
-    made: Generator
+    definition: Generator
     ctx: Ctx
     model: Model
     composer: Composer
@@ -139,7 +139,7 @@ class GeneratorCall:
         spoken = [message for message in messages if message.role == "user"]
         if not spoken:
             return []
-        drafts = [draft_of(message, visibility=self.made.visibility) for message in spoken]
+        drafts = [draft_of(message, visibility=self.definition.visibility) for message in spoken]
         items = await self.ctx.turn.record(*drafts, counter=self.composer.counter)
         self.ctx.give(message=Input(spoken[-1].text, spoken[-1].attachments))
         pairs = zip(spoken, items, strict=True)
@@ -147,7 +147,7 @@ class GeneratorCall:
 
     async def events(self, *, streaming: bool) -> AsyncGenerator[Event, None]:
         """Ask the model, run its tools, and read its answer; a wrong answer is repaired once."""
-        definition, step = self.made, self.step
+        definition, step = self.definition, self.step
         texts = step and (
             step.block or step.changing or step.context.loose or any(p.text for p in step.parts)
         )
@@ -165,7 +165,7 @@ class GeneratorCall:
     ) -> AsyncGenerator[Event, None]:
         """Begin to run the model; `repair` is its wrong answer and the message about the mistake,
         if there was one."""
-        definition, turn = self.made, self.ctx.turn
+        definition, turn = self.definition, self.ctx.turn
         if repair:
             # For the history, not for the client.
             unseen = Visibility(client=False, history=definition.visibility.history)
@@ -216,7 +216,7 @@ class GeneratorCall:
     def _declare(self, composer: Composer, step: StepTexts, run: Sequence[Message] = ()) -> Slots:
         slots = composer.slots()
         declare_parts(slots, step.parts)
-        authors, is_behind = _authors(step.tagged), self.made.place == "behind"
+        authors, is_behind = _authors(step.tagged), self.definition.place == "behind"
         slots.add(
             "context",
             step.block,
@@ -267,7 +267,7 @@ class GeneratorCall:
 
     async def _resolve(self) -> StepTexts:
         """Resolve prompt and context, as they are now."""
-        definition, ctx = self.made, self.ctx
+        definition, ctx = self.definition, self.ctx
         presets = [preset for cap in self.caps for preset in cap.active]
         context = await resolve([definition.context, *(preset.context for preset in presets)], ctx)
         tagged = aggregate(context.tagged)
@@ -309,7 +309,7 @@ class GeneratorCall:
             ctx=_seen(self.ctx),
             context=tagged.inner,
             block=block,
-            config={**config, "name": self.made.name, "model": self.model.name},
+            config={**config, "name": self.definition.name, "model": self.model.name},
         )
         parts = [SystemPart("prompt", rendered.section)]
         block = rendered.block
@@ -324,14 +324,16 @@ class GeneratorCall:
     def _settings(self) -> dict[str, Any]:
         """Merge settings: the process's, the capabilities', the prompt's, the generator's own."""
         layers: list[Mapping[str, Any]] = []
-        if isinstance(self.made.prompt, PromptFile):
-            front = self.made.prompt.config
+        if isinstance(self.definition.prompt, PromptFile):
+            front = self.definition.prompt.config
             layers = [{key: front[key] for key in _SETTINGS if key in front}]
-        elif isinstance(self.made.prompt, Prompt):
-            _, adaptation = choose(self.made.prompt.adapt, *self._provider())
-            layers = [self.made.prompt.settings, adaptation.settings]
+        elif isinstance(self.definition.prompt, Prompt):
+            _, adaptation = choose(self.definition.prompt.adapt, *self._provider())
+            layers = [self.definition.prompt.settings, adaptation.settings]
         presets = [preset.settings for cap in self.caps for preset in cap.active]
-        return merge_settings(defaults().settings, *presets, *layers, self.made.options.settings)
+        return merge_settings(
+            defaults().settings, *presets, *layers, self.definition.options.settings
+        )
 
 
 def _declare_loose(slots: Slots, loose: Sequence[LooseMessage]) -> None:

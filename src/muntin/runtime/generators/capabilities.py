@@ -205,18 +205,18 @@ async def load(uses: Sequence[Use], ctx: Any, what: str) -> list[Capability]:
             await loading.visit(use, ())
         await loading.all()
     finally:
-        for task in loading.given.values():
+        for task in loading.tasks.values():
             task.cancel()
-        await asyncio.gather(*loading.given.values(), return_exceptions=True)
-    return list(loading.found.values())
+        await asyncio.gather(*loading.tasks.values(), return_exceptions=True)
+    return list(loading.capabilities.values())
 
 
 class _Loading:
     """The capabilities found so far, in order, and the tasks of their functions, by key."""
 
     def __init__(self, ctx: Any, what: str) -> None:
-        self.found: dict[str, Capability] = {}
-        self.given: dict[str, asyncio.Task[None]] = {}
+        self.capabilities: dict[str, Capability] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
         self._ctx = ctx
         self._what = what
 
@@ -232,15 +232,15 @@ class _Loading:
             visited = [await self.visit(use_chosen, path, depth + 1) for use_chosen in chosen]
             return [cap for caps in visited for cap in caps]
         _check_path(use, path, what)
-        other = self.found.get(use.key)
+        other = self.capabilities.get(use.key)
         if other is not None:
             if not other.is_same(use):
                 raise _collision(what, other, use)
             return [other]
         below = [await self.visit(inner, (*path, use), depth + 1) for inner in use.uses]
         needs = [cap for caps in below for cap in caps]
-        self.given[use.key] = asyncio.create_task(self._give(use, needs))
-        self.found[use.key] = use
+        self.tasks[use.key] = asyncio.create_task(self._give(use, needs))
+        self.capabilities[use.key] = use
         return [use]
 
     async def _chosen(self, use: Callable[..., Any], who: str) -> tuple[Use, ...]:
@@ -250,13 +250,13 @@ class _Loading:
         return as_uses(chosen, f"uses of {who}")
 
     async def _give(self, use: Capability, needs: Sequence[Capability]) -> None:
-        await together(self.given[cap.key] for cap in needs)
+        await together(self.tasks[cap.key] for cap in needs)
         if use.functions is not None:
-            setattr(self._ctx.cap, use.key, await _given(use, use.functions, self._ctx))
+            setattr(self._ctx.cap, use.key, await _call_functions(use, use.functions, self._ctx))
 
     async def all(self) -> None:
         """Wait until all functions that were called so far are done."""
-        await together(self.given.values())
+        await together(self.tasks.values())
 
 
 def _check_path(use: Capability, path: tuple[Capability, ...], what: str) -> None:
@@ -268,7 +268,7 @@ def _check_path(use: Capability, path: tuple[Capability, ...], what: str) -> Non
             raise InvalidInput(f"{what}: capability {use.name!r} uses itself: {names}")
 
 
-async def _given(use: Capability, functions: Callable[..., Any], ctx: Any) -> Any:
+async def _call_functions(use: Capability, functions: Callable[..., Any], ctx: Any) -> Any:
     """Return the result of the functions of a capability, called once a turn."""
     results = ctx.turn.cap
     key = (use.key, id(functions))

@@ -80,13 +80,13 @@ def _read(
 ) -> list[PastTurn]:
     """Return the turns within a limit; for a number of turns all, or more than `tokens` hold."""
     if isinstance(limit, int):
-        found = newest_items(session, lambda items: sum(map(session.count, items)) > limit)
+        items = newest_items(session, lambda items: sum(map(session.count, items)) > limit)
     else:
-        found = session.items.history(limit)
+        items = session.items.history(limit)
     # Turns that wait behind this turn are not its past; a resumed run shows its own messages.
     items = [
         item
-        for item in found
+        for item in items
         if item.turn <= turn and item.position not in begun and item.run not in begun
     ]
     owner = {item.run: item.turn for item in items if item.run is not None}

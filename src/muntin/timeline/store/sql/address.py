@@ -61,7 +61,7 @@ def read_address(url: str) -> Address:
 
 
 def _sqlite(match: re.Match[str], query: dict[str, str]) -> Address:
-    visible = _shown("sqlite", match)
+    visible = _displayed("sqlite", match)
     path = unquote(match["path"] or "")
     if not path or ":memory:" in path or match["host"]:
         file = "/".join(part for part in (match["host"], path) if part)
@@ -90,10 +90,10 @@ def _postgresql(match: re.Match[str], query: dict[str, str]) -> Address:
         "dbname": unquote(match["path"] or ""),
     }
     options = {name: value for name, value in values.items() if value} | query
-    return Address("postgresql", _shown("postgresql", match), options)
+    return Address("postgresql", _displayed("postgresql", match), options)
 
 
-def _shown(kind: Kind, match: re.Match[str]) -> str:
+def _displayed(kind: Kind, match: re.Match[str]) -> str:
     """Return an address as its user wrote it, without secrets."""
     text = match.string
     if match["password"] is not None:

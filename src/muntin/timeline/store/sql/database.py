@@ -481,7 +481,7 @@ class Database:
             except _Dropped as error:
                 until = min(until, time.monotonic() + DROP_SECONDS)
                 if time.monotonic() > until:
-                    raise error.told from error.__cause__
+                    raise error.error from error.__cause__
                 _pause(dropped)
                 dropped += 1
         failed = StoreError(f"{self.name}: gave up after {RETRIES} clashes with other writers")
@@ -554,7 +554,7 @@ class _Dropped(Exception):
 
     def __init__(self, error: Exception) -> None:
         super().__init__()
-        self.told = error
+        self.error = error
 
 
 def _driver(address: Address) -> ModuleType:

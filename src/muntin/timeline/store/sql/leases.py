@@ -100,8 +100,8 @@ class Leases(Archive):
             sid = tx.scalar(sql.SESSION_ID, session=session)
             turns, now = _unsettled(tx.all(sql.UNSETTLED, session=session))
             choice = chosen(turns, now)
-            for each in choice.abandoned:
-                _fail(tx, sid, each, "abandoned")
+            for number in choice.abandoned:
+                _fail(tx, sid, number, "abandoned")
             for turn in turns:
                 if turn.number in choice.gave_up:
                     error = Draft("error", payload=gave_up_text(turn), turn=turn.number)

@@ -48,9 +48,9 @@ def anchor_of(database: Database, *, write: bool) -> int | None:
     boot = boot_id()
 
     def put(tx: Transaction) -> int:
-        found: int | None = tx.scalar(_CLOCK, boot=boot)
-        if found is not None:
-            return found
+        stored: int | None = tx.scalar(_CLOCK, boot=boot)
+        if stored is not None:
+            return stored
         anchor = new_anchor()
         tx.run("DELETE FROM muntin_clock")
         tx.run(_PUT_CLOCK, boot=boot, anchor=anchor)
