@@ -28,9 +28,10 @@ from muntin.fitting.talk import LazyMessages as Spoken
 from muntin.gateway.conversations import Conversations
 from muntin.settings import counter_for
 from muntin.timeline.store import Store, open_store
+from muntin.timeline.store.sql.database import Database
 from muntin.wire.lists import pieces_of
 from tests.fitting.traffic import WORDS
-from tests.gateway.running import receipt, running, served
+from tests.gateway.running import receipt, running, served, soon
 from tests.products import sample
 
 BUDGET = 1_200
@@ -72,6 +73,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def upstream() -> Iterator[str]:
     with served(provider) as url:
         yield url
+
+
+_ANSWER = re.compile(r"Answer to mark-\d+ (\d+)")
 
 
 class LazyMessages:
@@ -229,6 +233,38 @@ def test_the_last_of_many_conversations_with_one_opening_costs_what_the_first_do
         assert {info.items for info in store.sessions(limit=5_000)} == {7}
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_records_that_come_late_are_in_one_session_whichever_is_first(
+    upstream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    """Two gateways wait for a slow disk with the first and the second request of a conversation."""
+    url, transact = f"sqlite:///{tmp_path}/gate.db", Database.transact
+    free, begun = [threading.Event(), threading.Event()], [threading.Event(), threading.Event()]
+    with running(upstream, BUDGET, url) as one, running(upstream, BUDGET, url) as two:
+        databases: list[Any] = [one.store.database, two.store.database]
+
+        def wait(self: Database, work: Any) -> Any:
+            number = databases.index(self)
+            begun[number].set()
+            free[number].wait(30)
+            return transact(self, work)
+
+        monkeypatch.setattr(Database, "transact", wait)
+        talk = LazyMessages("mark-1", opening="mark-1 0: begin")
+        for number in range(2):
+            talk.ask((one, two)[number].url)
+            assert begun[number].wait(30)
+        free[first].set()
+        assert soon(lambda: all_sessions(one.store))
+        free[1 - first].set()
+        talk.ask(one.url)
+    with open_store(url) as store:
+        (session,) = all_sessions(store)
+        texts = [text.split(":")[0] for text in spoken(store, session)]
+    asked = [f"mark-1 {number}" for number in range(3)]
+    assert texts == [text for each in asked for text in (each, f"Answer to {each}")]
+
+
 def checked(store: Store, talks: list[LazyMessages]) -> set[str]:
     """Check that no question is recorded twice, out of order, or in another conversation; return
     those that are not recorded."""
@@ -238,6 +274,8 @@ def checked(store: Store, talks: list[LazyMessages]) -> set[str]:
         assert len(marks(texts)) <= 1, texts
         assert order_of(texts) == sorted(set(order_of(texts))), texts
         questions.update(text.split(":")[0] for text in texts if re.match(r"mark-\d+ \d+:", text))
+        answers = [int(found[1]) for text in texts if (found := _ANSWER.fullmatch(text))]
+        assert answers == sorted(set(answers)), texts
     asked = {f"{talk.mark} {number}" for talk in talks for number in range(TURNS)}
     assert {question: n for question, n in questions.items() if n > 1} == {}
     return asked - set(questions)

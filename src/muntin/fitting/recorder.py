@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from muntin.core.checks import check_count, compact_json
@@ -46,6 +47,9 @@ RECORD_SECONDS = 5.0
 _WRITES, _READS = 256, 64
 # The text of a note `recorder_past` whose request has no answer yet is this and its owner.
 WAITING = "@"
+# And the text of a request that came before a session began, this and the digest of its answer.
+BEFORE = "="
+_NO_PASTS: Mapping[str, str] = MappingProxyType({})
 
 
 class ListDiverged(Exception):
@@ -54,12 +58,14 @@ class ListDiverged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A recorded request: its window, the newest item of its session, and its past."""
+    """A recorded request: its window, the newest item of its session, and its past; `is_late` if
+    the session had gone on before it was recorded."""
 
     session: Session
     window: Window
     newest: Item
     past: str = ""
+    is_late: bool = False
 
 
 class Recorder:
@@ -135,6 +141,8 @@ class Recorder:
         past: str = "",
         owner: str = "",
         alone: bool = False,
+        before: Mapping[str, str] = _NO_PASTS,
+        check: Callable[[Callable[[str], list[Any]]], None] | None = None,
     ) -> Sent | None:
         """Do the same as `sent` with the messages of a list that the session does not have yet.
 
@@ -142,6 +150,9 @@ class Recorder:
         late adds nothing. `past` is the name by which the session is found from now on; `owner`
         waits for the answer. With `alone`, a list that does not go on from what the session has is
         refused (`ListDiverged`).
+
+        A session that begins with this list is found by the requests `before` too, of which one may
+        still be recorded: by their names, with their answers. `SideWrites` says what `check` does.
         """
         frontier_text = compact_json(dict(frontier or {}))
 
@@ -150,14 +161,18 @@ class Recorder:
             if alone and not goes_on:
                 raise ListDiverged(session)
             if not messages and state.is_behind(talk.pasts):
-                return self._append(session, (), window, None)
+                late = self._append(session, (), window, None)
+                return None if late is None else replace(late, is_late=True)
             notes: dict[NoteKey, str | None] = {FRONTIER: frontier_text}
             if state.past:
                 notes["recorder_past", state.past] = None
             if past:
                 notes["recorder_past", past] = f"{WAITING}{owner}"
+            if state.text is None:
+                notes |= {("recorder_past", at): f"{BEFORE}{text}" for at, text in before.items()}
             newer = state.after(talk.pasts, past)
-            sent = self._append(session, messages, window, newer.beside(SideWrites(notes=notes)))
+            writes = SideWrites(notes=notes, check=check if state.text is None else None)
+            sent = self._append(session, messages, window, newer.beside(writes))
             return None if sent is None else replace(sent, past=past)
 
         return self._agreed(session, write)
@@ -200,7 +215,7 @@ class Recorder:
         def write(state: _SessionState) -> SideWrites:
             step = state.of.get(turn, 0) + 1
             report = report_of(sent.window, turn, step, self._bounds.keep)
-            is_newest = self._is_newest(sent)
+            is_newest = not sent.is_late and self._is_newest(sent)
             if is_newest and sent.past and sent.past == state.past:
                 report = replace(report, notes={("recorder_past", sent.past): answer})
             beside = state.beside(replace(report, turn=turn), {turn: step})

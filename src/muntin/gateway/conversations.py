@@ -25,7 +25,7 @@ from muntin.core.message import Message
 from muntin.errors import InvalidInput, StoreError
 from muntin.fitting import Recorder
 from muntin.fitting.frontiers import RequestTrace
-from muntin.fitting.recorder import WAITING
+from muntin.fitting.recorder import BEFORE, WAITING, ListDiverged
 from muntin.fitting.talk import LazyMessages
 from muntin.timeline.owner import done, is_gone, new_owner
 
@@ -113,8 +113,55 @@ class Conversations:
         with self._lock:
             return self._take(Conversation(new, caller=who, is_unsure=is_unsure), newest)
 
+    def requests_before(self, conversation: Conversation, talk: LazyMessages) -> dict[str, str]:
+        """Return by which pasts the requests of a list before its last were found, and with which
+        answers."""
+        if not conversation.past:
+            return {}
+        ends = [place for place in _ends(talk.past) if place < len(talk.past)]
+        return dict(_at(conversation.caller, talk, place) for place in ends)
+
+    def check(
+        self,
+        conversation: Conversation,
+        before: Mapping[str, str],
+        at: Callable[[str], Iterable[tuple[str, str]]],
+    ) -> None:
+        """Refuse to begin a session (`ListDiverged`) for a conversation of which another gateway
+        has recorded the requests before, or this one with the requests behind it."""
+        wanted: list[tuple[str, tuple[str, ...]]] = [
+            (past, (answer, WAITING)) for past, answer in before.items()
+        ]
+        answer = self._known_answer(conversation)
+        if answer is not None:
+            wanted.append((conversation.past, (f"{BEFORE}{answer}",)))
+        for past, texts in wanted:
+            for session, text in at(past):
+                is_there = text in texts or (WAITING in texts and text.startswith(WAITING))
+                if is_there and session != conversation.session:
+                    raise ListDiverged(session)
+
+    def follow(self, conversation: Conversation, talk: LazyMessages) -> None:
+        """Move a conversation to the session in which another gateway recorded it; else to a
+        session of its own. May block."""
+        before, answer = conversation.session, self._known_answer(conversation)
+        if answer is not None:
+            rows = self._recorder.store.sessions_at(conversation.past, f"{BEFORE}{answer}")
+            if len(rows) == 1:
+                with self._lock:
+                    self._rename(conversation, rows[0][0])
+        if conversation.session == before:
+            self.look_again(conversation, talk)
+        if conversation.session == before:
+            self._move(conversation)
+
+    @staticmethod
+    def _known_answer(conversation: Conversation) -> str | None:
+        answer = None if conversation.answer is None else conversation.answer()
+        return None if answer in (REFUSED, UNREAD) else answer
+
     def look_again(self, conversation: Conversation, talk: LazyMessages) -> None:
-        """Find the session of a conversation for which the store did not answer; may block."""
+        """Find the session of a conversation that was not found in the store; may block."""
         for place in _ends(talk.past):
             past, answer = _at(conversation.caller, talk, place)
             stored = self._stored(past, answer)
@@ -142,7 +189,11 @@ class Conversations:
         rows = store.sessions_at(past)
         if len(rows) > 1:
             rows = store.sessions_at(past, answer) or rows
-        return {name: (text, self._recorder.frontier(name) or {}) for name, text in rows}
+        return {
+            name: (text, self._recorder.frontier(name) or {})
+            for name, text in rows
+            if not text.startswith(BEFORE)
+        }
 
     def _choose(
         self,
@@ -214,8 +265,7 @@ class Conversations:
             if self._held.get(conversation.session) is conversation:
                 self._drop(self._held.pop(conversation.session))
 
-    def move(self, conversation: Conversation) -> None:
-        """Give a conversation a session of its own: another one was first with its session."""
+    def _move(self, conversation: Conversation) -> None:
         with self._lock:
             begin = conversation.session.rpartition("-")[0]
             self._rename(conversation, f"{begin}-{uuid4().hex[:8]}")

@@ -71,6 +71,7 @@ class Recording:
         past, owner = conversation.past, self._conversations.owner
 
         def record() -> Sent | None:
+            before = self._conversations.requests_before(conversation, talk)
             send = partial(
                 self._recorder.sent_of,
                 talk=talk,
@@ -79,13 +80,15 @@ class Recording:
                 past=past,
                 owner=owner,
                 alone=bool(past),
+                before=before,
             )
             if conversation.is_unsure:
                 self._conversations.look_again(conversation, talk)
             try:
-                return send(conversation.session)
+                check = partial(self._conversations.check, conversation, before) if past else None
+                return send(conversation.session, check=check)
             except ListDiverged:
-                self._conversations.move(conversation)
+                self._conversations.follow(conversation, talk)
                 return send(conversation.session)
 
         return Recorded(lambda: self._put(record))

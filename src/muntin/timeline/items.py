@@ -6,7 +6,7 @@ Knows nothing of how items are stored.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeAlias
@@ -347,8 +347,10 @@ class SideWrites:
     have yet. `originals` are the sources of a turn; originals first kept before the turn `forget`
     are deleted. `notes` replace the notes of the same kind and name; None deletes one. `seen` are
     the notes that this was made from, as they were read; None for a missing one. If one of them
-    has changed since, nothing is written (`Overtaken`). `counts` are token counts, by position and
-    tokenizer, of items already appended.
+    has changed since, nothing is written (`Overtaken`). `check` is called in the transaction, with
+    a function that returns the sessions at a past and the texts of their notes; if it raises,
+    nothing is written either. `counts` are token counts, by position and tokenizer, of items
+    already appended.
     """
 
     record: Record | None = None
@@ -360,6 +362,7 @@ class SideWrites:
     forget: int = 0
     notes: Mapping[NoteKey, str | None] = field(default_factory=dict)
     seen: Mapping[NoteKey, str | None] = field(default_factory=dict)
+    check: Callable[[Callable[[str], list[Any]]], None] | None = None
     counts: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
 
 

@@ -93,6 +93,8 @@ class Archive:
         for (kind, name), data in beside.seen.items():
             if tx.scalar(sql.NOTE, session=session, kind=kind, name=name) != data:
                 raise Overtaken(session)
+        if beside.check is not None:
+            beside.check(lambda past: tx.all(sql.ALL_AT_PAST, past=past))
         if beside.record is not None:
             self._put_report(tx, session, sid, beside, beside.record)
         if beside.originals or beside.forget:

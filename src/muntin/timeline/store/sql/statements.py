@@ -269,6 +269,8 @@ DROP_NOTE = "DELETE FROM muntin_notes WHERE session = :sid AND kind = :kind AND 
 _AT_PAST = """
 SELECT s.name, n.data FROM muntin_notes n JOIN muntin_sessions s ON s.id = n.session
 WHERE n.kind = 'recorder_past' AND n.name = :past"""
-AT_PAST = f"{_AT_PAST} LIMIT 2"
+ALL_AT_PAST = f"{_AT_PAST} LIMIT 100"
+# Without the requests before a session began.
+AT_PAST = f"{_AT_PAST} AND substr(n.data, 1, 1) <> '=' LIMIT 2"
 AT_ANSWER = f"{_AT_PAST} AND n.data = :answer LIMIT 2"
 NOTE = f"SELECT data FROM muntin_notes WHERE session = {_SID} AND kind = :kind AND name = :name"
