@@ -30,9 +30,11 @@ from muntin.core.window import Window
 from muntin.errors import InvalidInput, StoreError
 from muntin.fitting.frontiers import ConversationTable, RequestTrace, quick_past, read_previous
 from muntin.fitting.layout import (
+    cut_results,
     lay_out,
     lay_out_whole,
     place,
+    place_whole,
     refuse_too_large,
     shown_places,
 )
@@ -42,8 +44,8 @@ from muntin.fitting.talk import LazyMessages, may_be_bound
 from muntin.threads import in_thread
 from muntin.timeline.store import Store
 from muntin.wire.blocks import place_of
-from muntin.wire.pieces import Fitted, Piece, Placed
-from muntin.wire.requests import asks_for_compaction
+from muntin.wire.pieces import Fitted, Piece
+from muntin.wire.requests import asks_for_compaction, held_by_provider, holder_of
 
 T = TypeVar("T")
 
@@ -101,16 +103,17 @@ class Fitter:
         model: str | None = None,
         output: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
+        remark: str | None = None,
     ) -> Fitted:
         """Return the part of a list that is sent.
 
         `system` are messages that stand before all others and are sent elsewhere: they are
         counted and not placed. `output` is the schema of the answer, which is sent too. `settings`
         are the other parameters of the request: one of them may ask the provider to compact the
-        list, which then stays whole. `previous`
-        is the frontier of the request before this one. Without it the conversation is found by its
-        name, or by its opening and its messages, as long as the process lives; an empty mapping
-        begins anew.
+        list, or say that it holds the past; then the list stays whole. `remark` goes into the
+        report. `previous` is the frontier of the request before this one. Without it the
+        conversation is found by its name, or by its opening and its messages, as long as the
+        process lives; an empty mapping begins anew.
         """
         check_optional_text(conversation, "conversation")
         check_optional_text(model, "model")
@@ -119,37 +122,40 @@ class Fitter:
             form = composer.counter.form(output)
             composer = replace(composer, budget=composer.budget.keeping(form))
             passes = asks_for_compaction(settings or {})
-            fitted = self._fit(composer, pieces, tools, system, previous, conversation, passes)
+            held = holder_of(settings or {})
+            offered, odd = schemas(tools)
+            composer = replace(composer, tools=Schemas.of(offered))
+            talk = LazyMessages(pieces, composer.counter)
+            passes = passes or talk.passes
+            if passes is not None or held is not None:
+                fitted = self._fit_whole(
+                    composer, talk, system, previous, conversation, passes, held
+                )
+            else:
+                fitted = self._fit(composer, talk, odd, system, previous, conversation, remark)
             report(fitted.window)
         return fitted
 
     def _fit(
         self,
         composer: Composer,
-        pieces: Sequence[Piece],
-        tools: Sequence[ToolLike],
+        talk: LazyMessages,
+        odd: Sequence[str],
         system: Sequence[Message],
         previous: Mapping[str, Any] | Frontier | None,
         conversation: str | None,
-        passes: str | None,
+        remark: str | None,
     ) -> Fitted:
-        offered, odd = schemas(tools)
-        talk = LazyMessages(pieces, composer.counter)
         before, fresh = self._before(previous, conversation, talk)
-        passes = passes or talk.passes
-        if passes is not None:
-            if previous is None and before is not None:  # the next request finds it again
-                self._put(conversation, talk, before, None)
-            return _passed(composer, talk, system, before, passes)
         try:
-            composer = replace(
-                composer, tools=Schemas.of(offered), previous=self._table.last_window(before)
-            )
+            composer = replace(composer, previous=self._table.last_window(before))
             if composer.profile is None and may_be_bound(talk):
                 composer = replace(composer, binds=True)
             slots = lay_out(composer, talk, system)
             if fresh is not None:
                 slots.exclude("previous", reason="fresh", detail=fresh)
+            if remark is not None:
+                slots.exclude("request", reason="refused", detail=remark)
             window = slots.render()
             refuse_too_large(window)
             places = shown_places(window, talk)
@@ -177,6 +183,31 @@ class Fitter:
             self._record(self.recorder, trace, talk, window)
         self._put(conversation, talk, trace, frontier)
         return Fitted(placed, window, trace.to_dict(), unread, fresh, mark)
+
+    def _fit_whole(
+        self,
+        composer: Composer,
+        talk: LazyMessages,
+        system: Sequence[Message],
+        previous: Mapping[str, Any] | Frontier | None,
+        conversation: str | None,
+        passes: str | None,
+        held: str | None,
+    ) -> Fitted:
+        """Leave a list whole, whatever its size; the report says why. If the provider holds the
+        past, results are new: what is beyond their ceiling is cut before they are sent."""
+        before, _ = self._before(previous, conversation, talk)
+        if previous is None and before is not None:  # the next request finds it again
+            self._put(conversation, talk, before, None)
+        messages = talk if passes is not None else cut_results(composer, talk)
+        slots = lay_out_whole(composer, messages, system)
+        why = passes or held_by_provider(str(held))
+        slots.exclude(
+            "passed" if passes else "past", reason="passed" if passes else "held", detail=why
+        )
+        placed = place_whole(talk, messages)
+        frontier = (before or RequestTrace()).to_dict()
+        return Fitted(placed, slots.render(), frontier, passes=passes, held=held)
 
     async def afit(self, pieces: Sequence[Piece], **options: Any) -> Fitted:
         """Do the same as `fit`; recording does not block the event loop."""
@@ -264,21 +295,6 @@ class Fitter:
             raise InvalidInput(
                 f"{unread[0]}; without strict=True it is carried as it is, and counted by its size"
             )
-
-
-def _passed(
-    composer: Composer,
-    talk: LazyMessages,
-    system: Sequence[Message],
-    before: RequestTrace | None,
-    why: str,
-) -> Fitted:
-    """Return a list that is sent unchanged, whatever its size; the report says why."""
-    slots = lay_out_whole(composer, talk, system)
-    slots.exclude("passed", reason="passed", detail=why)
-    pieces = enumerate(talk.pieces)
-    placed = tuple([Placed(piece.ref, talk[number]) for number, piece in pieces])
-    return Fitted(placed, slots.render(), (before or RequestTrace()).to_dict(), passes=why)
 
 
 _log = logging.getLogger(__name__)

@@ -14,6 +14,7 @@ from muntin.core.caching.frontier import LazyFrontier
 from muntin.core.caching.wire_order import as_sent
 from muntin.core.compaction import may_come_first
 from muntin.core.message import Message
+from muntin.core.planning.compact import Compactor
 from muntin.core.planning.slots import Slots
 from muntin.core.profile import OMITTED
 from muntin.core.thoughts import count_thoughts, without_thoughts
@@ -43,12 +44,26 @@ def lay_out(composer: Composer, talk: LazyMessages, system: Sequence[Message]) -
     return slots
 
 
-def lay_out_whole(composer: Composer, talk: LazyMessages, system: Sequence[Message]) -> Slots:
-    """Return the slots of a talk that is sent unchanged."""
+def cut_results(composer: Composer, talk: Sequence[Message]) -> list[Message]:
+    """Return messages with results of no more than their ceiling."""
+    most, results = composer.largest_result, composer.results
+    if most is None or results is None:
+        return list(talk)
+    compactor = Compactor(composer.counter, results=results)
+    return [
+        message if message.tool_call_id is None else compactor.result(message, most, results.keep)
+        for message in talk
+    ]
+
+
+def lay_out_whole(
+    composer: Composer, messages: Sequence[Message], system: Sequence[Message]
+) -> Slots:
+    """Return the slots of messages that are all sent."""
     slots = composer.slots()
     if system:
         slots.add(_ELSEWHERE, [*system], required=True)
-    slots.add("history", talk.part(0, len(talk)), required=True)
+    slots.add("history", list(messages), required=True)
     return slots
 
 
@@ -113,6 +128,12 @@ def place(
         piece = None if number is None else pieces[number]
         placed.append(_place(message, piece, marks.get(at) if marks else None))
     return tuple(placed), marks.get(elsewhere - 1)
+
+
+def place_whole(talk: LazyMessages, messages: Sequence[Message]) -> tuple[Placed, ...]:
+    """Return all messages of a talk, as they are now."""
+    pieces = zip(messages, talk.pieces, strict=True)
+    return tuple([_place(message, piece, None) for message, piece in pieces])
 
 
 def _in_order(window: Window) -> Iterable[tuple[int | None, Message]]:

@@ -14,7 +14,7 @@ from muntin.fitting.fitter import Fitter
 from muntin.wire import anthropic, chat, google, responses
 from muntin.wire.lists import pieces_of
 from muntin.wire.pieces import Fitted, Piece
-from muntin.wire.requests import ASKS, Body, Request, is_whole
+from muntin.wire.requests import ASKS, Body, Request, held_by_provider, is_whole
 
 # A list of up to this many messages is read at once: reading each when needed is slower.
 _FEW = 500
@@ -68,7 +68,8 @@ def form_of(path: str) -> Form | None:
 class FittedRequest:
     """A request that is ready to be sent.
 
-    `body` is the same object if everything stays, or if `passes` says why it is not fitted.
+    `body` is the same object if everything stays. `passes` says why nothing is left out of it: it
+    is not fitted, or its past is held by the provider, and then `fitted` has cut its results.
     """
 
     body: Mapping[str, Any]
@@ -115,6 +116,9 @@ def fit_request(
         conversation=conversation,
         model=model or request.model,
         output=request.output,
+        settings=body,
+        remark=request.remark,
     )
     whole = is_whole(request.pieces, fitted)
-    return FittedRequest(body if whole else form.write(body, fitted), request, fitted)
+    passes = None if fitted.held is None else held_by_provider(fitted.held)
+    return FittedRequest(body if whole else form.write(body, fitted), request, fitted, passes)

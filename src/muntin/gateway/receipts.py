@@ -61,7 +61,7 @@ def ranges(places: Iterable[int]) -> str:
 def written(receipt: Mapping[str, Any]) -> str:
     """Return a receipt as JSON of one line that fits a header; values that are too long are cut."""
     text = json.dumps(receipt, separators=(",", ":"))
-    for key in ("unread", "fresh", "passed", "left_out", "shortened", "session"):
+    for key in ("unread", "fresh", "passed", "remark", "left_out", "shortened", "session"):
         if len(text) > _LONGEST and key in receipt:
             cut = f"{len(receipt[key])} of them" if key == "unread" else f"{receipt[key][:200]}..."
             receipt = {**receipt, key: cut}

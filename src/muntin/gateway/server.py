@@ -34,6 +34,7 @@ from muntin.inspector.server import bind, is_loopback, quiet_server
 from muntin.settings import counter_for
 from muntin.threads import in_thread
 from muntin.timeline.store import Store
+from muntin.wire import requests as wire
 
 if TYPE_CHECKING:
     from uvicorn import Server
@@ -271,6 +272,15 @@ class Gateway:
         caller = caller_of(headers, scope.get("query_string", b"").decode("latin-1"))
         return await in_thread(lambda: self._fitted(form, dict(headers), caller, body))
 
+    def _held(self, form: Form, data: wire.Body, body: bytes, request: wire.Request) -> _Ready:
+        """Return a request whose past the provider holds: it is no conversation that is known."""
+        outcome = fit_request(self._fitter, form, data, request=request)
+        assert outcome.fitted is not None
+        changed = outcome.body is not data
+        receipt = receipt_of(outcome.fitted, request.pieces, changed)
+        receipt |= passed(outcome.passes or "")
+        return _Ready(_bytes(outcome.body) if changed else body, receipt)
+
     def _fitted(self, form: Form, headers: Mapping[str, str], caller: str, body: bytes) -> _Ready:
         conversation: Conversation | None = None
         try:
@@ -280,6 +290,8 @@ class Gateway:
             request = form.read(data)
             if request.passes is not None:
                 return _Ready(body, passed(request.passes))
+            if request.held is not None:
+                return self._held(form, data, body, request)
             talk = LazyMessages(request.pieces, counter_for(None, None))
             name = name_of(headers, data)
             conversation = self._conversations.claim(talk, request.user, caller, name)
@@ -290,6 +302,8 @@ class Gateway:
             assert fitted is not None  # a request that passes has returned above
             changed = outcome.body is not data
             receipt = receipt_of(fitted, request.pieces, changed)
+            if request.remark is not None:
+                receipt["remark"] = request.remark
             ready = _bytes(outcome.body) if changed else body
         except Exception as error:  # the provider will say what is wrong with it
             if conversation is not None:

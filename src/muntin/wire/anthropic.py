@@ -77,6 +77,7 @@ from muntin.wire.requests import (
     body_tools,
     breakpoints,
     count_marks,
+    holder_of,
     inside,
     last_marks,
     listed,
@@ -871,7 +872,21 @@ def read_request(body: Body) -> Request:
         model=named("anthropic", body.get("model")),
         user=text_of(metadata.get("user_id")) if isinstance(metadata, Mapping) else None,
         passes=asks_for_compaction(body),
+        held=holder_of(body),
+        remark=_remark(body),
         output=inside(body, "output_config", "format", "schema"),
+    )
+
+
+def _remark(body: Body) -> str | None:
+    """Say that a request has more cache marks of its own than the API takes."""
+    marks = [body.get("tools"), body.get("system"), body.get("messages")]
+    own = count_marks(marks, _MARK) if body.get(_MARK) else 0
+    if own < _MARKS:
+        return None
+    return (
+        f"it has {own} cache marks and an automatic one (the top-level {_MARK!r}); the API takes "
+        f"{_MARKS} in all: leave one out"
     )
 
 

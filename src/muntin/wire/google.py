@@ -48,7 +48,7 @@ from muntin.wire.media import (
 from muntin.wire.names import ToolNames, declared_tools, schema_of
 from muntin.wire.pieces import Fitted
 from muntin.wire.reply import Event, ReasoningDelta, Reply, TextDelta, ToolCalled, Usage
-from muntin.wire.requests import Body, Request, listed, named, system_message
+from muntin.wire.requests import Body, Request, holder_of, listed, named, system_message
 
 # messages
 
@@ -768,13 +768,12 @@ def read_request(body: Body) -> Request:
         system = {"parts": [{"text": system}]}
     system_parts = isinstance(system, Mapping) and system.get("parts")
     model = body.get("model")
-    cached = _either(beside, "cachedContent", "cached_content")
     return Request(
         listed(body, "contents", "a request of Gemini's"),
         system=system_message(_system, system_parts) if system_parts else (),
         tools=tuple(_tools(beside)),
         model=named("google", model.removeprefix("models/") if isinstance(model, str) else None),
-        passes="its beginning is cached at Google" if cached else None,
+        held=holder_of(body),
         output=_form(settings),
     )
 

@@ -71,7 +71,8 @@ class Fitted:
     conversation. `unread` names items that could not be read and are sent unchanged. `fresh` says
     why the given frontier was not used; None if it was used, or none was given.
     `system_breakpoint` stands after the system text that is sent elsewhere. `passes` says why the
-    list is sent unchanged, whatever its size.
+    list is sent unchanged, whatever its size; `held` names the parameter that says that the
+    provider holds the past.
     """
 
     placed: tuple[Placed, ...]
@@ -81,6 +82,7 @@ class Fitted:
     fresh: str | None = None
     system_breakpoint: Breakpoint | None = None
     passes: str | None = None
+    held: str | None = None
 
     def __repr__(self) -> str:
         return f"<Fitted placed={len(self.placed)} tokens={self.window.tokens}>"

@@ -29,7 +29,8 @@ class Request:
 
     `model` is named like `openai/gpt-4o`. `user` is the user that the request names. `output` is
     the schema of the answer. `passes` says why the request is to be sent unchanged; None if it is
-    to be fitted.
+    to be fitted. `held` names the parameter that says that the provider holds the past. `remark`
+    is what is wrong with the request, and stays so.
     """
 
     items: Sequence[Any]
@@ -40,6 +41,8 @@ class Request:
     user: str | None = None
     passes: str | None = None
     output: Mapping[str, Any] | None = None
+    held: str | None = None
+    remark: str | None = None
 
 
 def inside(body: Body, *keys: str) -> Mapping[str, Any] | None:
@@ -55,6 +58,25 @@ def asks_for_compaction(settings: Mapping[str, Any]) -> str | None:
     they do not. SDKs take what they do not know in `extra_body`."""
     asks = inside(settings, "compaction") or inside(settings, "extra_body", "compaction")
     return ASKS.format("compaction") if asks else None
+
+
+def holder_of(settings: Mapping[str, Any]) -> str | None:
+    """Name the parameter by which a request goes on from a past that its provider holds; None if
+    the request holds its past itself."""
+    thread = inside(settings, "thread") or inside(settings, "extra_body", "thread")
+    if thread is not None and thread.get("type") == "continue":
+        return "thread"
+    beside = inside(settings, "config") or {}
+    named = (key for key in _HELD if settings.get(key) or beside.get(key))
+    return next(named, None)
+
+
+_HELD = ("previous_response_id", "conversation", "cached_content", "cachedContent")
+
+
+def held_by_provider(name: str) -> str:
+    """Say that a provider holds the past, by the parameter that says so."""
+    return f"the past is held by the provider ({name!r})"
 
 
 def listed(body: Body, key: str, what: str) -> Sequence[Any]:

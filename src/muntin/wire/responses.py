@@ -52,6 +52,7 @@ from muntin.wire.requests import (
     Body,
     Request,
     body_tools,
+    holder_of,
     inside,
     listed,
     named,
@@ -733,8 +734,8 @@ class Assembler:
 
 # requests read
 
-# Fields that say that OpenAI keeps the rest of the conversation.
-_ELSEWHERE = ("previous_response_id", "conversation", "prompt")
+# Fields that say that OpenAI keeps a part of the request.
+_ELSEWHERE = ("prompt",)
 
 
 def read_request(body: Body) -> Request:
@@ -755,7 +756,8 @@ def read_request(body: Body) -> Request:
         if asks
         else None
         if stored_field is None
-        else f"the rest of the conversation is at OpenAI ({stored_field!r})",
+        else f"a part of the request is at OpenAI ({stored_field!r})",
+        held=holder_of(body),
         output=inside(body, "text", "format", "schema"),
     )
 
