@@ -4,7 +4,8 @@
 
 Each line is a method, each column a budget: the share of questions whose whole evidence is in a
 window of 2,000, 4,000 and 8,000 tokens. The conversations are those of `bench/memory_talks.py`, in
-four languages. Of facts that change, the newest value is the evidence, and `outdated` is the share
+four languages. "a conversation" is the whole window of a conversation, which shows its newest
+turns, what it recalls and the wishes that hold; the others are what they recall. Of facts that change, the newest value is the evidence, and `outdated` is the share
 of windows of 4,000 tokens with an older value alone. `--beside` adds the Muntin of another source
 tree. BM25 is that of rank_bm25 where it is installed.
 """
@@ -12,6 +13,7 @@ tree. BM25 is that of rank_bm25 where it is installed.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +28,8 @@ from typing import Any
 from bench.beside import Other, told
 from bench.memory_talks import TURNS, Question, questions
 from bench.recall_peers import bm25, filled, newest
-from muntin import History, Message
+from muntin import App, History, Message
+from muntin.testing import ScriptedModel
 
 BUDGETS = (2_000, 4_000, 8_000)
 # The budget at which outdated values are counted.
@@ -36,7 +39,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
     "outdated": ("outdated", "{:.1%}"),
 }
 NAMES = ("conversation", "language", "method")
-OURS = "Muntin"
+OURS, TALKING = "Muntin", "Muntin, a conversation"
 _WORD = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
 
 # Returns the text of a window for a question.
@@ -47,12 +50,30 @@ def methods(messages: Sequence[Message], *, alone: bool) -> Iterator[tuple[str, 
     """Yield each method with the function that asks it about a conversation; Muntin's alone."""
     history = History(messages)
     yield OURS, lambda question, tokens: history.relevant(question, tokens=tokens)
+    yield TALKING, _conversation(messages)
     if alone:
         return
     by_user = [message for message in messages if message.role == "user"]
     yield "the newest", lambda question, tokens: newest(messages, question, tokens)
     yield "BM25", _ranker(messages)
     yield "BM25, the user's messages", _ranker(by_user)
+
+
+def _conversation(messages: Sequence[Message]) -> Ask:
+    """Return what asks one question after the other in a conversation for each budget."""
+    models: dict[int, ScriptedModel] = {}
+    apps: dict[int, App] = {}
+
+    async def asked(question: str, tokens: int) -> str:
+        if tokens not in apps:
+            models[tokens] = ScriptedModel(lambda window: "I see.", budget=tokens)
+            apps[tokens] = App("memory:", model=models[tokens])
+            apps[tokens].session("talk").append(*messages)
+        await apps[tokens].conversation("talk").send(question)
+        shown = models[tokens].windows[-1].messages[:-1]
+        return "\n".join(message.text for message in shown)
+
+    return lambda question, tokens: asyncio.run(asked(question, tokens))
 
 
 def _ranker(messages: Sequence[Message]) -> Ask:
@@ -122,8 +143,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if other is not None:
         there = json.loads(json.dumps(other.result()))
         for row in there["rows"]:
-            if row["key"][-1] == OURS:
-                rows[*row["key"][:-1], f"{OURS} {there['muntin']}"] = row["values"]
+            *key, name = row["key"]
+            if key[1] != "all":
+                rows[*key, name.replace(OURS, f"{OURS} {there['muntin']}")] = row["values"]
     every: dict[tuple[str, ...], Mapping[str, float | None]] = dict(sorted(rows.items()))
     for kind, _, name in sorted(rows):
         alike = [values for key, values in rows.items() if (key[0], key[2]) == (kind, name)]

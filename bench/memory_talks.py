@@ -2,8 +2,9 @@
 
 In four languages, each with labelled evidence. `answers`: twenty topics in 400 turns; in each the
 user mentions a fact in passing, and the assistant's long answers repeat the words in which it is
-asked for later. `wishes`: what the user wants for good, stated early; the late questions to which
-it applies share no word with it. `updates`: facts that change twice.
+asked for later. Every other fact stands in the turn after the one that has these words. `wishes`:
+what the user wants for good, stated early; the late questions to which it applies share no word
+with it. `updates`: facts that change twice.
 """
 
 from __future__ import annotations
@@ -59,11 +60,15 @@ def answers(language: Language, turns: int) -> Iterator[Question]:
     chance = random.Random(11)
     messages: list[Message] = []
     of_topic = turns // len(language.topics)
-    for topic in language.topics:
-        place = chance.randrange(of_topic)
+    for at, topic in enumerate(language.topics):
+        place = chance.randrange(of_topic - 1)
         for number in range(of_topic):
             text = _small(chance, language, topic.subject)
-            if number == place:
+            if at % 2 and number == place:
+                text = language.considers.format(topic.question)
+            elif at % 2 and number == place + 1:
+                text = language.settles.format(topic.evidence)
+            elif number == place:
                 text = f"{topic.fact} {text}"
             messages.append(user(text))
             messages.append(assistant(_answer(chance, language, topic.subject, topic.question)))

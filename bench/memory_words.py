@@ -46,6 +46,9 @@ class Language(NamedTuple):
     echo: str
     agreed: str
     joint: str
+    # What a user says who will know later, and what the user says then.
+    considers: str
+    settles: str
 
 
 def _language(name: str, words: Mapping[str, Any]) -> Language:
@@ -59,6 +62,8 @@ def _language(name: str, words: Mapping[str, Any]) -> Language:
         words["echo"],
         words["agreed"],
         words["joint"],
+        words["considers"],
+        words["settles"],
     )
 
 

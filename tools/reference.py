@@ -98,7 +98,9 @@ PAGES: Mapping[str, Page] = {
         (
             "muntin.App",
             *_names("muntin.runtime", "Conversation Ctx SyncApp SyncConversation"),
-            *_names("muntin", "Wake Source Recall Summary generator capability flow Action"),
+            *_names(
+                "muntin", "Wake Source Recall Standing Summary generator capability flow Action"
+            ),
             "muntin.runtime.read_plan",
             *_names("muntin.runtime.engine", "Engine Embedded EngineState"),
             "muntin.mcp.mcp_server",

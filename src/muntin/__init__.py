@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from muntin.timeline import Turns as Turns
     from muntin.timeline.recall import Recall as Recall
     from muntin.timeline.recall import Recalled as Recalled
+    from muntin.timeline.recall import Standing as Standing
 
 __version__ = "0.2.0"
 
@@ -123,7 +124,7 @@ _MORE = {
     "muntin.errors": "MissingExtra NeedsConversation PromptFileError TokenizerError UnknownModel",
     "muntin.prompts": "CacheOptions",
     "muntin.settings": "set_tokenizer",
-    "muntin.timeline.recall": "Recalled",
+    "muntin.timeline.recall": "Recalled Standing",
 }
 _HOME = {
     name: module

@@ -39,7 +39,7 @@ from muntin.providers.model import Model
 from muntin.settings import counter_for
 from muntin.timeline.past import NewestMessages, TimelineMessages
 from muntin.timeline.recall.excerpts import Recalled
-from muntin.timeline.recall.settings import Recall
+from muntin.timeline.recall.settings import Recall, Standing
 
 if TYPE_CHECKING:
     from muntin.runtime.run_rules import Summary
@@ -81,6 +81,7 @@ class Composer:
     recap: Recap | None = None
     trouble: str | None = None
     recall: Recall | None = None
+    standing: Standing | None = None
     tool_search: ToolSearch | None = field(default_factory=ToolSearch)
     binds: bool | None = None
 

@@ -7,7 +7,7 @@ from muntin.runtime.flows import Action, flow
 from muntin.runtime.generators import capability, generator
 from muntin.runtime.run_rules import Summary
 from muntin.runtime.sources import Source
-from muntin.timeline.recall import Recall
+from muntin.timeline.recall import Recall, Standing
 from muntin.timeline.stored_plans import read_plan
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Ctx",
     "Recall",
     "Source",
+    "Standing",
     "Summary",
     "SyncApp",
     "SyncConversation",

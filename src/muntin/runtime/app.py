@@ -60,7 +60,7 @@ from muntin.runtime.turn_queue import TurnQueue
 from muntin.settings import defaults
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import Draft, Item, draft_of
-from muntin.timeline.recall.settings import RecallLike
+from muntin.timeline.recall.settings import RecallLike, StandingLike
 from muntin.timeline.receipts import AGE, BYTES, Bounds
 from muntin.timeline.session import Session
 from muntin.timeline.store import DEFAULT_URL, Store, as_store
@@ -84,11 +84,12 @@ class App:
     sessions have at most about `report_bytes` together and are no older than `report_age`; None is
     no limit.
 
-    Five switches hold for everything in the app: True is Muntin's own setting, False or None is
+    Six switches hold for everything in the app: True is Muntin's own setting, False or None is
     off. `results` is the ceiling of each tool result, `ladder` how calls and results leave a
     window. With `recovery` agents get tools that read the parts that were cut. `recall` brings back
-    messages that have left the window and bear on the input. A `Summary` as `summary` summarises
-    the messages that leave a history, in the background. `tool_search` says when the tools of a
+    messages that have left the window and bear on the input; with `standing` wishes of the user
+    that last ("always", "from now on") stay in view. A `Summary` as `summary` summarises the
+    messages that leave a history, in the background. `tool_search` says when the tools of a
     `Toolbox` are found instead of declared: True is `ToolSearch()`, False is never.
 
     The `engine` runs the wakes of entities: in this process (`Embedded()`), or "procrastinate" in
@@ -112,12 +113,15 @@ class App:
         ladder: LadderLike = True,
         recovery: RecoveryLike = True,
         recall: RecallLike = True,
+        standing: StandingLike = True,
         summary: SummaryLike = None,
         tool_search: ToolSearchLike = True,
         engine: Engine | str | None = None,
         max_pending: int | None = None,
     ) -> None:
-        self.rules = RunRules.of("App", results, ladder, recovery, recall, summary, tool_search)
+        self.rules = RunRules.of(
+            "App", results, ladder, recovery, recall, summary, tool_search, standing
+        )
         self.model = None if model is None else as_model(model)
         self.budget = None if budget is None else as_budget(budget)
         self.assets = DirectoryAssets(assets) if isinstance(assets, str) else assets
@@ -282,6 +286,7 @@ class App:
             recall=rules.recalls,
             summary=None if is_exact else rules.summarizes,
             tool_search=rules.searches_tools,
+            standing=rules.keeps_wishes,
         )
 
     def conversation(
@@ -301,6 +306,7 @@ class App:
         ladder: LadderLike = INHERIT,
         recovery: RecoveryLike = INHERIT,
         recall: RecallLike = INHERIT,
+        standing: StandingLike = INHERIT,
         summary: SummaryLike = INHERIT,
         tool_search: ToolSearchLike = INHERIT,
     ) -> Conversation:
@@ -308,14 +314,15 @@ class App:
 
         Without a strategy the window is `system_prompt` and the timeline, of which the newest part
         stays. `timeout` is how many seconds a hook of the strategy may take. `results`, `ladder`,
-        `recovery`, `recall`, `summary` and `tool_search` are the app's if they are not given; False
+        `recovery`, `recall`, `standing`, `summary` and `tool_search` are the app's if they are not
+        given; False
         or None is off. A strategy composes the window itself: it adds its own system text, and
         nothing is recalled except by `ctx.history.relevant`.
         """
         what = "conversation"
         options = CallOptions.of(
             what,
-            RunRules.of(what, results, ladder, recovery, recall, summary, tool_search),
+            RunRules.of(what, results, ladder, recovery, recall, summary, tool_search, standing),
             settings=settings,
             budget=budget,
             max_steps=max_steps,

@@ -39,7 +39,7 @@ from muntin.timeline.items import Draft, Item, unshared
 from muntin.timeline.past import PastHistory, Read, TimelineMessages, WindowStart
 from muntin.timeline.project import Projection, Projections
 from muntin.timeline.recall.excerpts import Recalled
-from muntin.timeline.recall.settings import MOST_TOKENS, RecallLike
+from muntin.timeline.recall.settings import MOST_TOKENS, RecallLike, StandingLike
 from muntin.timeline.recall.stored import before_turn, recall
 from muntin.timeline.session import Session
 
@@ -345,13 +345,15 @@ class Ctx:
         ladder: LadderLike = INHERIT,
         recovery: RecoveryLike = INHERIT,
         recall: RecallLike = INHERIT,
+        standing: StandingLike = INHERIT,
         summary: SummaryLike = INHERIT,
         tool_search: ToolSearchLike = INHERIT,
     ) -> Agent:
         """Set the agent that `ctx.agent.run()` runs; calling again replaces it.
 
-        `results`, `ladder`, `recovery`, `recall`, `summary` and `tool_search` are the app's if they
-        are not given; False or None is off. With `use_context`, only `ctx.relevant` recalls.
+        `results`, `ladder`, `recovery`, `recall`, `standing`, `summary` and `tool_search` are the
+        app's if they are not given; False or None is off. With `use_context`, only
+        `ctx.relevant` recalls.
         """
         from muntin.runtime.entity_agent import Agent
 
@@ -359,7 +361,9 @@ class Ctx:
         check_optional_text(system_prompt, "use_agent: system_prompt")
         options = CallOptions.of(
             "use_agent",
-            RunRules.of("use_agent", results, ladder, recovery, recall, summary, tool_search),
+            RunRules.of(
+                "use_agent", results, ladder, recovery, recall, summary, tool_search, standing
+            ),
             settings=settings,
             budget=budget,
             max_steps=max_steps,

@@ -37,7 +37,7 @@ from muntin.runtime.run_rules import (
 from muntin.runtime.turn import ActiveTurn, FlowSettings
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import Draft, draft_of
-from muntin.timeline.recall.settings import RecallLike
+from muntin.timeline.recall.settings import RecallLike, StandingLike
 from muntin.timeline.views import DEFAULT_WINDOW
 
 if TYPE_CHECKING:
@@ -188,13 +188,14 @@ def flow(
     ladder: LadderLike = INHERIT,
     recovery: RecoveryLike = INHERIT,
     recall: RecallLike = INHERIT,
+    standing: StandingLike = INHERIT,
     summary: SummaryLike = INHERIT,
     tool_search: ToolSearchLike = INHERIT,
 ) -> Flow:
     """Define a flow. `history_window` is the largest part of the past that its generators can see.
-    `trimming`, `summary`, `results`, `ladder`, `recovery`, `recall` and `tool_search` are the
-    settings of its generators that have none of their own. A setting that is not given is the
-    app's; False or None is off.
+    `trimming`, `summary`, `results`, `ladder`, `recovery`, `recall`, `standing` and `tool_search`
+    are the settings of its generators that have none of their own. A setting that is not given is
+    the app's; False or None is off.
     """
     if not check_text(kind, "flow: kind"):
         raise InvalidInput("flow: kind must not be empty")
@@ -209,5 +210,5 @@ def flow(
         raise InvalidType(
             f"{what}: history_window must be Turns(n) or Tokens(n), not {shown(history_window)}"
         )
-    rules = RunRules.of(what, results, ladder, recovery, recall, summary, tool_search)
+    rules = RunRules.of(what, results, ladder, recovery, recall, summary, tool_search, standing)
     return Flow(kind, dict(actions), history_window, trimming, rules)

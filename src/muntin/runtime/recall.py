@@ -15,12 +15,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from muntin.composer import Composer
-from muntin.core.caching.frontier import Frontier, LazyFrontier
 from muntin.core.compaction import newest_compaction
 from muntin.core.message import Message, MessageLike, as_message
 from muntin.core.planning.slots import Slots
 from muntin.core.window import Window
 from muntin.errors import InvalidInput
+from muntin.runtime.standing import begin_of
 from muntin.runtime.store_thread import run_in_store
 from muntin.timeline.project import Projection
 from muntin.timeline.recall.excerpts import Recalled
@@ -64,7 +64,8 @@ class Recalling:
             return composer.with_recalled(slots, self._recalled, self._most(composer)).render()
         self._decided = True
         whole: Window | None = None
-        first = began = _begins(composer.previous)
+        first: float = begin_of(composer.previous)
+        began = first
         if began <= _START:  # it is not known where the past begins
             first = self._first_read(slots)
         if first <= _START or self._turn.number == 1:  # perhaps all of it is shown
@@ -111,7 +112,7 @@ class Recalling:
             window = composer.with_recalled(slots, self._recalled, most).render()
             before, first = first, self._first_shown(window)
             scope = replace(scope, shown=self._asked_before(window))
-            stays = first <= before or _begins(window) == before
+            stays = first <= before or begin_of(window) == before
             positions = self._recalled.positions
             if all(at < first and at not in scope.shown for at in positions):
                 if stays:
@@ -137,7 +138,7 @@ class Recalling:
 
     def _first_shown(self, window: Window) -> float:
         """Return the first position of the past that the window shows."""
-        begins = _begins(window)
+        begins = begin_of(window)
         return min(
             (at for at in self._positions(window.messages) if at >= begins), default=math.inf
         )
@@ -152,7 +153,7 @@ class Recalling:
     def _asked_before(self, window: Window) -> frozenset[int]:
         """Return the positions of the messages that asked for the run in which the past begins:
         they are shown, though messages between have left."""
-        begins = _begins(window)
+        begins = begin_of(window)
         return frozenset(at for at in self._positions(window.messages) if at < begins)
 
     def _positions(self, messages: Iterable[MessageLike]) -> list[int]:
@@ -216,10 +217,3 @@ def _summary_of(slots: Slots, composer: Composer) -> int:
         if isinstance(message, Message) and message.item is not None:
             return message.item[1]
     return 0
-
-
-def _begins(previous: Window | Frontier | LazyFrontier | None) -> float:
-    """Return where the histories of the window before begin, as far as known."""
-    frontier = previous.lazy_frontier if isinstance(previous, Window) else previous
-    starts = () if frontier is None else frontier.starts
-    return min((start.item for start in starts if start.item is not None), default=0)

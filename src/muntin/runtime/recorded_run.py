@@ -21,6 +21,7 @@ from muntin.errors import MuntinError
 from muntin.providers.model import Event, Model
 from muntin.runtime.places import serving
 from muntin.runtime.recall import Recalling
+from muntin.runtime.standing import KeptWishes
 from muntin.runtime.store_thread import provider_busy
 from muntin.runtime.turn import ActiveTurn
 from muntin.timeline.entries import ContextEntry
@@ -74,6 +75,9 @@ class RecordedRun(Run):
         self._recalling: Recalling | None = None
         if composer.recall is not None:
             self._recalling = Recalling(turn, composer.recall, projection, completed)
+        self._wishes: KeptWishes | None = None
+        if composer.standing is not None and composer.recall is not None:
+            self._wishes = KeptWishes(turn, composer.standing, projection, completed)
         self._reads_entries = reads_entries
         self.entries: Sequence[ContextEntry] = ()
         meta = {} if place is None else {"place": place}
@@ -160,14 +164,24 @@ class RecordedRun(Run):
         if isinstance(window, Slots):
             if composer.trouble is not None:
                 composer.report_summary_failure(window)
-            recalling = self._recalling
-            window = await recalling.compose(window, composer) if recalling else window.render()
+            window = await self._composed(window, composer)
         self._sent = window
         self._step = turn.receipts.keep(window, line)
         for start in window.lazy_frontier.starts:
             if start.at == self._position and start.item is not None:
                 self.forget(start.item)
         return window
+
+    async def _composed(self, slots: Slots, composer: Composer) -> Window:
+        """Return the window of slots, with what is recalled and what is kept for good."""
+        recalling = self._recalling
+
+        async def compose(slots: Slots, composer: Composer) -> Window:
+            return await recalling.compose(slots, composer) if recalling else slots.render()
+
+        if self._wishes is None:
+            return await compose(slots, composer)
+        return await self._wishes.compose(slots, composer, compose)
 
     async def record(self, message: Message) -> Message:
         """Record an answer, or a result; return it as the next turn reads it."""

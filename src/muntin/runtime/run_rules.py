@@ -1,6 +1,6 @@
 """Run rules: how an interface shows tool results and long runs, what it recalls and summarises.
 
-Owns the arguments that every interface takes, their checks, and whose value counts. Six of them
+Owns the arguments that every interface takes, their checks, and whose value counts. Seven of them
 are switches: True is the library's own, False or None is off, "inherit" takes the outer value.
 """
 
@@ -21,7 +21,14 @@ from muntin.core.toolboxes.offer import ToolSearch
 from muntin.errors import InvalidInput, InvalidType
 from muntin.providers.model import Model
 from muntin.settings import check_settings
-from muntin.timeline.recall.settings import Recall, RecallLike, check_recall
+from muntin.timeline.recall.settings import (
+    Recall,
+    RecallLike,
+    Standing,
+    StandingLike,
+    check_recall,
+    check_standing,
+)
 
 INHERIT: Literal["inherit"] = "inherit"
 ResultsLike: TypeAlias = Results | bool | Literal["inherit"] | None
@@ -76,7 +83,7 @@ SummaryLike: TypeAlias = Summary | Literal["inherit", False] | None
 @dataclass(frozen=True, slots=True)
 class RunRules:
     """The ceiling of each result, the ladder, whether recovery tools are offered, recall, how
-    histories are summarised, and when tools are searched.
+    histories are summarised, when tools are searched, and whether standing wishes are kept.
 
     "inherit" means: take the value of the outer interface.
     """
@@ -87,6 +94,7 @@ class RunRules:
     recall: Recall | Literal["inherit", False] = INHERIT
     summary: Summary | Literal["inherit", False] = INHERIT
     tool_search: ToolSearch | Literal["inherit"] | None = INHERIT
+    standing: Standing | Literal["inherit", False] = INHERIT
 
     @classmethod
     def of(
@@ -98,6 +106,7 @@ class RunRules:
         recall: RecallLike = INHERIT,
         summary: SummaryLike = INHERIT,
         tool_search: ToolSearchLike = INHERIT,
+        standing: StandingLike = INHERIT,
     ) -> RunRules:
         """Return the checked rules of an interface; `what` names it in errors."""
         ceiling, steps = as_shapes(
@@ -118,6 +127,7 @@ class RunRules:
             check_recall(recall, what),
             summary or False,
             INHERIT if tool_search == INHERIT else as_tool_search(tool_search, what),
+            check_standing(standing, what),
         )
 
     def over(self, around: RunRules) -> RunRules:
@@ -129,6 +139,7 @@ class RunRules:
             around.recall if self.recall == INHERIT else self.recall,
             around.summary if self.summary == INHERIT else self.summary,
             around.tool_search if self.tool_search == INHERIT else self.tool_search,
+            around.standing if self.standing == INHERIT else self.standing,
         )
 
     @property
@@ -143,6 +154,13 @@ class RunRules:
         if self.recall == INHERIT:
             return Recall()
         return self.recall or None
+
+    @property
+    def keeps_wishes(self) -> Standing | None:
+        """How standing wishes are kept; only where something is recalled."""
+        if self.recalls is None:
+            return None
+        return Standing() if self.standing == INHERIT else self.standing or None
 
     @property
     def summarizes(self) -> Summary | None:

@@ -42,15 +42,16 @@ UNSETTLED: tuple[Status, ...] = ("open", "pending")
 # Why a content is kept: for the plans of reports, or as the original of a source.
 ContentKind: TypeAlias = Literal["report", "source"]
 # The frontier of the newest window of a line and the state of its summaries; the usage of failed
-# summaries; parts of the recall index; the frontier of a recorder's newest request, its steps, and
-# the digest of its past, by which it is found, with the digest of its answer; texts for one turn
-# that stay in requests, by their digests.
+# summaries; parts of the recall index; the changes to standing wishes; the frontier of a recorder's
+# newest request, its steps, and the digest of its past, by which it is found, with the digest of
+# its answer; texts for one turn that stay in requests, by their digests.
 NoteKind: TypeAlias = Literal[
     "frontier",
     "summary",
     "failed_summary_usage",
     "recall_segment",
     "recall_vectors",
+    "standing",
     "recorder_frontier",
     "recorder_steps",
     "recorder_past",

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from muntin.core.checks import check_count
 from muntin.core.counting.counter import Counter, TokenizerLike
@@ -43,6 +43,9 @@ from muntin.timeline.renewing import Renewer
 from muntin.timeline.store import DEFAULT_URL, Store, as_store
 from muntin.timeline.turn import LEASE, ItemLike, OpenTurn, spoken_and_drafts
 from muntin.timeline.views import Items, Limit
+
+if TYPE_CHECKING:
+    from muntin.timeline.recall.standing import StandingWishes
 
 # The kinds of items that wake an entity.
 WAKES: tuple[Kind, ...] = ("message", "signal", "wake")
@@ -245,6 +248,13 @@ class Session:
         from muntin.timeline.recall.stored import search
 
         return search(self, query, check_count(limit, "limit"))
+
+    @property
+    def standing(self) -> StandingWishes:
+        """What the user wants for good: `list()`, `add(text)` and `remove(id)`."""
+        from muntin.timeline.recall.standing import StandingWishes
+
+        return StandingWishes(self)
 
     def project(
         self,

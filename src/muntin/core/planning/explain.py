@@ -153,7 +153,8 @@ def _decisions(plan: SlotPlan, ranks: Mapping[int, int]) -> list[Decision]:
     recap = plan.view.recap
     if recap is not None and recap.message in plan.view.notes:  # no message of the slot
         tokens = plan.reading.units[0].compactor.counter.message(recap.message)
-        decisions.insert(0, Decision(0, 0, "kept", "summary", tokens, tokens))
+        why = "summary" if recap.text else "standing"
+        decisions.insert(0, Decision(0, 0, "kept", why, tokens, tokens))
     return sorted(decisions, key=attrgetter("first"))
 
 

@@ -178,7 +178,7 @@ def lower_summarized(
     recap: Recap | None = None,
 ) -> Levels:
     """Let batches leave; no more than a summary covers, if that is half of the way to the mark."""
-    if recap is not None:
+    if recap is not None and recap.text:
         covered = [batch for batch in batches if units[batch[-1]].place <= recap.place]
         short = lower(units, levels, GONE, covered, low, room, floor)
         if tokens_at(units, short) <= (low + room) // 2:

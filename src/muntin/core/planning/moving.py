@@ -87,10 +87,11 @@ def _begins_in_run(draft: Draft, conversation: ConversationDraft, levels: Levels
 
 
 def newest_recap(draft: Draft, conversation: ConversationDraft, room: int) -> Recap | None:
-    """Return the summary for a conversation that moves in a room; none that is larger than a
-    quarter of it."""
+    """Return the summary and the wishes for a conversation that moves in a room; none that are
+    larger than a quarter of it: then the wishes alone, if they are not."""
     newest = draft.recap if conversation is draft.conversation else None
     recaps = [recap for recap in (newest, conversation.recap) if recap is not None]
+    recaps += [Recap("", 0.0, standing=recap.standing) for recap in recaps if recap.standing]
     recaps = [recap for recap in recaps if draft.counter.message(recap.message) <= room // 4]
     return max(recaps, key=lambda recap: recap.place, default=None)
 

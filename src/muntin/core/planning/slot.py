@@ -133,14 +133,17 @@ Marker: TypeAlias = Callable[[Cut], str]
 
 @dataclass(frozen=True, slots=True)
 class Recap:
-    """A summary of a conversation as the text that is shown.
+    """What stands in front of a conversation that has moved: the standing wishes of the user, and
+    a summary as the text that is shown.
 
-    It tells of all before the position `until`, and of the messages there up to the item `item`.
+    The summary tells of all before the position `until`, and of the messages there up to the item
+    `item`; without one the text is empty.
     """
 
     text: str
     until: float
     item: int = 0
+    standing: str = ""
 
     @property
     def place(self) -> tuple[float, int]:
@@ -149,8 +152,8 @@ class Recap:
 
     @property
     def message(self) -> Message:
-        """The summary as a message that stands where the past begins."""
-        return Message("user", self.text)
+        """The wishes and the summary as a message that stands where the past begins."""
+        return Message("user", "\n\n".join(filter(None, (self.standing, self.text))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ from muntin.runtime.store_thread import run_in_store
 from muntin.runtime.turn import ActiveTurn
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import VISIBLE, Draft, Visibility, check_session_id
-from muntin.timeline.recall.settings import RecallLike
+from muntin.timeline.recall.settings import RecallLike, StandingLike
 from muntin.timeline.session import Session
 
 if TYPE_CHECKING:
@@ -198,6 +198,7 @@ def generator(
     ladder: LadderLike = INHERIT,
     recovery: RecoveryLike = INHERIT,
     recall: RecallLike = INHERIT,
+    standing: StandingLike = INHERIT,
     summary: SummaryLike = INHERIT,
     tool_search: ToolSearchLike = INHERIT,
 ) -> Generator:
@@ -213,10 +214,11 @@ def generator(
     the part that a provider can cache, or `behind` the history. `results` is the ceiling of each
     tool result, `ladder` how calls and results leave; `recovery` adds tools that read the parts
     that were cut. `recall` brings back messages of the history that have left the window and bear
-    on the input, within the flow's window; with a history of some turns only if it is given.
+    on the input, within the flow's window; with a history of some turns only if it is given;
+    `standing` keeps what the user asked for for good wherever something is recalled.
     `summary` summarises the messages that leave the history, `tool_search` says when tools of
-    toolboxes are found instead of declared. Of these six, a setting that is not given is the flow's
-    or the app's; False or None is off.
+    toolboxes are found instead of declared. Of these seven, a setting that is not given is the
+    flow's or the app's; False or None is off.
     """
     front = prompt.config if isinstance(prompt, PromptFile) else {}
     check_optional_text(name, "generator: name")
@@ -246,7 +248,7 @@ def generator(
         visibility=_as_visibility(visibility, what),
         options=CallOptions.of(
             what,
-            RunRules.of(what, results, ladder, recovery, recall, summary, tool_search),
+            RunRules.of(what, results, ladder, recovery, recall, summary, tool_search, standing),
             settings=settings,
             budget=budget,
             max_steps=max_steps,

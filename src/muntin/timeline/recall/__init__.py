@@ -4,6 +4,6 @@ Words, index and ranking are pure; `lists` and `stored` recall from a list and f
 """
 
 from muntin.timeline.recall.excerpts import Excerpt, Recalled
-from muntin.timeline.recall.settings import Recall
+from muntin.timeline.recall.settings import Recall, Standing
 
-__all__ = ["Excerpt", "Recall", "Recalled"]
+__all__ = ["Excerpt", "Recall", "Recalled", "Standing"]

@@ -26,7 +26,7 @@ SAID, RESULT, OTHER = 400, 800, 160
 # What a sentence is worth beside the best one: this share of the weightiest word of the question,
 # divided by the distance.
 _NEARNESS = 0.3
-_SENTENCE = re.compile(r"[.!?…][\"')\]]*\s+|[。！？]|\n+")
+SENTENCE = re.compile(r"[.!?…][\"')\]]*\s+|[。！？]|\n+")
 _WORD = re.compile(r"[^\W_]+")
 _LEFT_OUT = "…"
 # A sentence is cut at most this many characters earlier, to fall between words.
@@ -198,7 +198,7 @@ def _sentences(text: str, most: int) -> list[int]:
     """Return where the sentences of a text begin, and its end; a sentence of more than `most`
     characters is cut."""
     cuts = [0]
-    for end in (*(match.end() for match in _SENTENCE.finditer(text)), len(text)):
+    for end in (*(match.end() for match in SENTENCE.finditer(text)), len(text)):
         while end - cuts[-1] > most:
             cuts.append(_between(text, cuts[-1] + most))
         if end > cuts[-1]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from operator import or_
@@ -235,6 +235,14 @@ class Index:
             if held is not None:
                 return number * self.block + _first(held)
         return len(self)
+
+    def wishes(self) -> Iterator[int]:
+        """Yield the numbers of the messages that state a wish."""
+        for first in range(0, len(self), self.segment):
+            start = first - first % self.block
+            cut = range(first - start, min(first + self.segment, len(self)) - start)
+            for at in numbers_of(self.blocks[first // self.block].wishes, cut):
+                yield first + at
 
     def between(self, first: int, end: int) -> range:
         """Return the numbers of the messages from one position to before another."""

@@ -61,6 +61,11 @@ _WISH = re.compile(
     r"|いつも|常に|必ず|これから|毎回|の方が好き|のほうが好き|二度と|決して|今からは",
     re.IGNORECASE,
 )
+_NEVER = re.compile(
+    r"\b(?:never|don['’]t ever|do not ever|niemals|nie wieder|jamais|nunca|jamás)\b"
+    r"|永远不|切勿|二度と|決して",
+    re.IGNORECASE,
+)
 _OF_ASSISTANT = re.compile(
     r"\b(?:(?:did|have|had) you|your (?:suggestion|recommendation|advice|explanation|answer)s?"
     r"|you (?:said|told|recommended|suggested|gave|explained|mentioned|proposed|listed|described"
@@ -80,6 +85,11 @@ _OF_ASSISTANT = re.compile(
 def states_wish(text: str) -> bool:
     """Say whether a text has the words of a wish that lasts: always, never, from now on."""
     return _WISH.search(text, 0, _MOST) is not None
+
+
+def forbids(text: str) -> bool:
+    """Say whether a wish is a prohibition."""
+    return _NEVER.search(text) is not None
 
 
 def asks_assistant(question: str) -> bool:

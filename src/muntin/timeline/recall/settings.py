@@ -1,4 +1,4 @@
-"""How much is recalled: the setting of the interfaces, and its checks."""
+"""How much is recalled and how wishes are kept: the settings of the interfaces, their checks."""
 
 from __future__ import annotations
 
@@ -63,6 +63,21 @@ class Recall:
         return share if share >= LEAST_TOKENS else 0
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How many tokens the block of standing wishes has at most: an eighth of the room at most."""
+
+    tokens: int = 400
+
+    def __post_init__(self) -> None:
+        check_count(self.tokens, "Standing.tokens")
+
+    def most(self, room: int) -> int:
+        """Return how many tokens the block may have in a window with this room."""
+        return max(0, min(self.tokens, room // 8))
+
+
+StandingLike: TypeAlias = Standing | bool | Literal["inherit"] | None
 RecallLike: TypeAlias = Recall | bool | Literal["inherit"] | None
 
 
@@ -74,4 +89,15 @@ def check_recall(value: Any, what: str) -> Any:
         return Recall() if value else False
     raise InvalidType(
         f"{what}: recall must be Recall(...), True, False or None, not {shown(value)}"
+    )
+
+
+def check_standing(value: Any, what: str) -> Any:
+    """Return the setting of standing wishes: the defaults for True, off for False or None."""
+    if value == "inherit" or isinstance(value, Standing):
+        return value
+    if isinstance(value, bool | None):
+        return Standing() if value else False
+    raise InvalidType(
+        f"{what}: standing must be Standing(...), True, False or None, not {shown(value)}"
     )

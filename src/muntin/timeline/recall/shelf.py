@@ -211,9 +211,20 @@ def add_vectors(
             session.store.put(session.id, SideWrites(notes=notes))
 
 
+def wish_positions(session: Session, seconds: float | None) -> list[int] | None:
+    """Return the positions of the messages that state a wish that lasts, oldest first; None if the
+    index cannot be made within `seconds`."""
+    until = None if seconds is None else time.monotonic() + seconds
+    with _whole(session, until) as entry:
+        if entry is None:
+            return [] if not session.store.sessions(id=session.id) else None
+        return [entry.index.positions[number] for number in entry.index.wishes()]
+
+
 @contextmanager
-def _whole(session: Session) -> Iterator[CachedIndex | None]:
-    """Yield the index of a session, up to date and locked; None if there is no session."""
+def _whole(session: Session, until: float | None = None) -> Iterator[CachedIndex | None]:
+    """Yield the index of a session, up to date and locked; None if there is no session, or the time
+    was too short."""
     infos = session.opened().sessions(id=session.id)
     if not infos:
         yield None
@@ -221,5 +232,4 @@ def _whole(session: Session) -> Iterator[CachedIndex | None]:
     (info,) = infos
     entry = shelf_of(session.store).get(session.id, info.created, info.items)
     with entry.lock:
-        extend(session, entry, None)
-        yield entry
+        yield entry if extend(session, entry, until) else None

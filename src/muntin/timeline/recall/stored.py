@@ -185,6 +185,18 @@ def _loader(
     return load
 
 
+def read_spoken(session: Session, scope: Scope, positions: Sequence[int]) -> list[Spoken]:
+    """Return the messages at these positions as a history shows them, oldest first."""
+    last = session.last()
+    read = _read_all(session, scope, _ranges(positions, 0), last)
+    return [
+        spoken
+        for items in read
+        for spoken in _read_shown(session, scope, items)
+        if spoken.position in scope
+    ]
+
+
 def _is_whole(group: Sequence[Spoken], visible: Sequence[Spoken]) -> bool:
     """Say whether a tool group lies wholly inside of the messages read."""
     if not group:
