@@ -4,10 +4,11 @@
 
 Each line is a method, each column a budget: the share of questions whose whole evidence is in a
 window of 2,000, 4,000 and 8,000 tokens. The conversations are those of `bench/memory_talks.py`, in
-four languages. "a conversation" is the whole window of a conversation, which shows its newest
-turns, what it recalls and the wishes that hold; the others are what they recall. Of facts that change, the newest value is the evidence, and `outdated` is the share
-of windows of 4,000 tokens with an older value alone. `--beside` adds the Muntin of another source
-tree. BM25 is that of rank_bm25 where it is installed.
+four languages. "a conversation" is the whole window of a conversation: its newest turns, what it
+recalls, and the wishes that hold; the others are what they recall. Of facts that change, the newest
+value is the evidence, and `outdated` is the share of windows of 4,000 tokens with an older value
+alone. `--beside` adds the Muntin of another source tree. BM25 is that of rank_bm25 where it is
+installed.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from muntin.runtime.store_thread import run_in_store
 from muntin.timeline.project import Projection
 from muntin.timeline.recall.settings import Standing
 from muntin.timeline.recall.standing import Block, block_of
-from muntin.timeline.recall.stored import before_turn
+from muntin.timeline.recall.stored import before_turn, wishes_in
 
 if TYPE_CHECKING:
     from muntin.runtime.turn import ActiveTurn
@@ -80,7 +80,7 @@ class KeptWishes:
             number, completed = self._turn.number, self._completed
             scope = before_turn(session, number, self._projection, completed=completed)
             end = begin if scope.before is None else min(begin, scope.before)
-            wishes = session.standing.until(replace(scope, before=end), _SECONDS)
+            wishes = wishes_in(session, replace(scope, before=end), _SECONDS)
             if wishes is None:
                 return None
             most = self._settings.most(room - composer.counter.beside(composer.tools))

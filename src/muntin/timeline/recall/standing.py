@@ -20,8 +20,6 @@ from muntin.errors import InvalidInput
 from muntin.timeline.items import NoteKey, SideWrites
 from muntin.timeline.recall.excerpts import SENTENCE
 from muntin.timeline.recall.phrases import forbids, states_wish
-from muntin.timeline.recall.shelf import wish_positions
-from muntin.timeline.recall.stored import Scope, in_window, read_spoken
 from muntin.timeline.recall.words import terms
 
 if TYPE_CHECKING:
@@ -99,6 +97,19 @@ def block_of(wishes: Sequence[Wish], tokens: int, counter: Counter) -> Block:
     return Block("", tuple(wishes))
 
 
+def changes_of(session: Session) -> dict[str, Any]:
+    """Return what the user's code has changed: the entries `added`, each with its text, where it
+    stands and its number; the positions `removed`; and the `next` number."""
+    empty: dict[str, Any] = {"next": 1, "added": [], "removed": []}
+    text = session.opened().content(session.id, *_NOTE)
+    return empty if text is None else {**empty, **json.loads(text)}
+
+
+def entries_of(changes: dict[str, Any]) -> list[Wish]:
+    """Return the added entries as wishes."""
+    return [Wish(f"{_ADDED}{number}", text, at) for text, at, number in changes["added"]]
+
+
 class StandingWishes:
     """The standing wishes of a session; what is added or removed is durable.
 
@@ -111,7 +122,7 @@ class StandingWishes:
     def add(self, text: str) -> Wish:
         """Add a wish in your own words."""
         refuse_blank(check_text(text, "standing.add: text"), "standing.add: text")
-        stored = self._load()
+        stored = changes_of(self._session)
         number, wording = stored["next"], text.strip()
         if len(wording) > LONGEST:
             raise InvalidInput(
@@ -129,7 +140,7 @@ class StandingWishes:
             raise InvalidInput(
                 f"there is no standing wish {shown(id)}: session.standing.list() has the ids"
             )
-        stored = self._load()
+        stored = changes_of(self._session)
         added = [entry for entry in stored["added"] if f"{_ADDED}{entry[2]}" != id]
         removed = stored["removed"]
         if not id.startswith(_ADDED):
@@ -138,29 +149,10 @@ class StandingWishes:
 
     def list(self) -> Sequence[Wish]:
         """Return the wishes that hold, oldest first: those that the user stated, and added ones."""
-        return self.until(Scope(in_window(self._session), completed=True)) or []
+        from muntin.timeline.recall.stored import Scope, in_window, wishes_in
 
-    def until(self, scope: Scope, seconds: float | None = None) -> Sequence[Wish] | None:
-        """Return the wishes that hold, of those stated within a part of the session; None if the
-        index cannot be made within `seconds`."""
-        stored = self._load()
-        removed = set(stored["removed"])
-        found = wish_positions(self._session, seconds)
-        if found is None:
-            return None
-        positions = [at for at in found if at in scope and at not in removed]
-        wishes = [Wish(f"{_ADDED}{number}", text, at) for text, at, number in stored["added"]]
-        wishes += [
-            Wish(str(spoken.position), text, spoken.position)
-            for spoken in read_spoken(self._session, scope, positions[-MOST:])
-            if spoken.message.role == "user" and (text := wish_in(spoken.message.text))
-        ]
-        return current(wishes)
-
-    def _load(self) -> dict[str, Any]:
-        empty: dict[str, Any] = {"next": 1, "added": [], "removed": []}
-        text = self._session.opened().content(self._session.id, *_NOTE)
-        return empty if text is None else {**empty, **json.loads(text)}
+        scope = Scope(in_window(self._session), completed=True)
+        return wishes_in(self._session, scope) or []
 
     def _store(self, stored: dict[str, Any]) -> None:
         notes = {_NOTE: json.dumps(stored, ensure_ascii=False)}

@@ -21,7 +21,21 @@ from muntin.timeline.recall.choose import check_query, choose
 from muntin.timeline.recall.excerpts import Excerpt, Recalled, Spoken, group_of
 from muntin.timeline.recall.ranking import rank, understand
 from muntin.timeline.recall.related import table
-from muntin.timeline.recall.shelf import extend, keep_segments, shelf_of, vectors_of
+from muntin.timeline.recall.shelf import (
+    extend,
+    keep_segments,
+    shelf_of,
+    vectors_of,
+    wish_positions,
+)
+from muntin.timeline.recall.standing import (
+    MOST,
+    Wish,
+    changes_of,
+    current,
+    entries_of,
+    wish_in,
+)
 from muntin.timeline.recall.vectors import blend
 
 if TYPE_CHECKING:
@@ -195,6 +209,24 @@ def read_spoken(session: Session, scope: Scope, positions: Sequence[int]) -> lis
         for spoken in _read_shown(session, scope, items)
         if spoken.position in scope
     ]
+
+
+def wishes_in(session: Session, scope: Scope, seconds: float | None = None) -> list[Wish] | None:
+    """Return the wishes that hold, of those stated within a part of a session; None if the index
+    cannot be made within `seconds`."""
+    changes = changes_of(session)
+    removed = set(changes["removed"])
+    found = wish_positions(session, seconds)
+    if found is None:
+        return None
+    positions = [at for at in found if at in scope and at not in removed]
+    wishes = entries_of(changes)
+    wishes += [
+        Wish(str(spoken.position), text, spoken.position)
+        for spoken in read_spoken(session, scope, positions[-MOST:])
+        if spoken.message.role == "user" and (text := wish_in(spoken.message.text))
+    ]
+    return current(wishes)
 
 
 def _is_whole(group: Sequence[Spoken], visible: Sequence[Spoken]) -> bool:
