@@ -16,6 +16,7 @@ from muntin.core.caching.wire_order import as_sent
 from muntin.core.digests import digest
 from muntin.core.message import Message
 from muntin.core.profile import Profile
+from muntin.core.schemas import Schemas
 from muntin.core.thoughts import without_thoughts
 from muntin.core.window import Window
 
@@ -43,7 +44,7 @@ def unexplained_move(
     else:
         old = sent(previous.messages, profile)
         same = common(new, old, are_same)
-        tools = window.tools == previous.tools
+        tools = Schemas(window.tools).in_prompt == Schemas(previous.tools).in_prompt
     same = same if tools else 0
     moved = prefix.moved
     is_expected = lasting or previous.tools  # else a change of tools costs nothing

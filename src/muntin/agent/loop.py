@@ -323,7 +323,7 @@ class Run(ABC):
         shown = any(m.tool_call_id in same and SCHEMA_WORDS in m.text for m in before)
         if boxed is None or shown:
             return text, {}
-        return load_for_error(boxed, text, offer.loading)
+        return load_for_error(boxed, call, text, offer.loading)
 
     def _before(self) -> list[Message]:
         """Return the messages of this run before the last answer."""

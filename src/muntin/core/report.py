@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from muntin.core.tool_marks import TOOL_INDEX
 from muntin.errors import InvalidInput
 
 Status: TypeAlias = Literal["kept", "trimmed", "short", "stubbed", "dropped", "excluded", "empty"]
@@ -19,8 +20,6 @@ Status: TypeAlias = Literal["kept", "trimmed", "short", "stubbed", "dropped", "e
 COLUMNS = ("slot", "status", "kept", "asked", "messages", "priority", "floor", "cap", "why")
 NUMBERS = range(2, 8)
 NOTHING = "-"
-# The slot that says which tools can be loaded.
-TOOL_INDEX = "(tool index)"
 # A provider counts a little differently: a smaller difference is not reported.
 _NEAR, _FEW = 0.05, 128
 

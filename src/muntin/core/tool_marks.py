@@ -15,6 +15,11 @@ from muntin.core.parts import ToolCall
 FIND, CALL = "find_tools", "call_tool"
 # The fields: declarations in a result that loads them; in a call, the toolbox or what was loaded.
 FOUND, CALLED = "found_tools", "toolbox"
+# The slot that says which tools can be loaded.
+TOOL_INDEX = "(tool index)"
+# The slot of the tools that stay loaded when their results have left, and the id of its call.
+TOOLS_CARRIED = "(tools loaded)"
+CARRIED_CALL = "carried"
 MARKS = (FOUND, CALLED)
 
 

@@ -189,6 +189,7 @@ def _write_previous(frontier: Frontier, contents: dict[str, str]) -> dict[str, A
     blocks, rest = _put_blocks(digests, contents)
     chunks = {str(place): chunk for place, chunk in enumerate(frontier.chunks) if chunk}
     written = {**frontier.to_dict(), "digests": [*blocks, *[line for line, _ in rest]]}
+    written.pop("tool_index", None)  # the plan has its own slot of it
     return {**written, "chunks": [len(frontier.chunks), chunks]} if blocks else written
 
 

@@ -6,6 +6,7 @@ knows messages; of slots it knows only the names.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -22,6 +23,7 @@ from muntin.core.message import Message, role_of
 from muntin.core.planning.memory import ConversationState, read_conversation_state
 from muntin.core.planning.slot import VOLATILE, Slot
 from muntin.core.schemas import Schemas
+from muntin.core.tool_marks import TOOL_INDEX, TOOLS_CARRIED, found_tools
 from muntin.errors import InvalidInput, InvalidType
 
 # How many messages a request sent, and a digest of them and of the loaded tools.
@@ -45,7 +47,8 @@ class Frontier:
     stay; the first `trunk` pieces if the input becomes history. `chunks` are digests of the
     beginnings of long texts. `sent` proves what a request held where that matters; `cleared` are
     texts for one turn that stay in it. `summary` is where the provider's summary stands on the
-    timeline, its position and its item.
+    timeline, its position and its item. `carried` are the declarations, as JSON, of tools that stay
+    loaded in front of the history; `tool_index` is the text that says which tools can be loaded.
     """
 
     starts: tuple[ConversationState, ...] = ()
@@ -61,6 +64,8 @@ class Frontier:
     sent: SentText | None = field(default=None, kw_only=True)
     summary: tuple[int, int] | None = field(default=None, kw_only=True)
     cleared: tuple[ClearedText, ...] = field(default=(), kw_only=True)
+    carried: tuple[str, ...] = field(default=(), kw_only=True)
+    tool_index: str = field(default="", kw_only=True)
 
     @property
     def labels(self) -> list[str]:
@@ -96,6 +101,8 @@ class Frontier:
             "schemas": list(self.schemas),
             "trunk": self.trunk,
             "chunks": list(self.chunks),
+            **({"carried": list(self.carried)} if self.carried else {}),
+            **({"tool_index": self.tool_index} if self.tool_index else {}),
         }
         if self.sent is not None:
             data["sent"] = list(self.sent)
@@ -142,6 +149,8 @@ class Frontier:
                     )
                     for place, name in data.get("cleared", ())
                 ),
+                carried=tuple(str(text) for text in data.get("carried", ())),
+                tool_index=str(data.get("tool_index", "")),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInput(
@@ -286,6 +295,19 @@ class LazyFrontier:
         """How many messages the next turn will have again, if the input becomes history."""
         return lasting_count(self._slots, self._behind, inputs=True)
 
+    @cached_property
+    def tool_index(self) -> str:
+        """The text that says which tools can be loaded."""
+        pairs = zip(self._slots, self.messages, strict=True)
+        return next((message.text for slot, message in pairs if slot.name == TOOL_INDEX), "")
+
+    @cached_property
+    def carried(self) -> tuple[str, ...]:
+        """The declarations of the tools that stay loaded in front of the history."""
+        pairs = zip(self._slots, self.messages, strict=True)
+        found = [m for slot, m in pairs if slot.name == TOOLS_CARRIED and m.role == "tool"]
+        return tuple(json.dumps(t, ensure_ascii=False) for m in found for t in found_tools(m))
+
     @property
     def settled(self) -> int:
         """How many messages the next turn will have again, if the input becomes history and the
@@ -323,6 +345,8 @@ class LazyFrontier:
             sent=self.sent,
             summary=self.summary,
             cleared=self.cleared,
+            carried=self.carried,
+            tool_index=self.tool_index,
         )
 
     @cached_property

@@ -6,7 +6,7 @@ decides nothing: that is `planner`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
 
@@ -18,10 +18,10 @@ from muntin.core.cutting import Keep
 from muntin.core.forms import messages_from
 from muntin.core.message import ROLES, Input, Message, Role, as_message
 from muntin.core.parts import Attachment
+from muntin.core.planning.carrying import ADDED, plan_with_tools
 from muntin.core.planning.compact import RESULTS, Ladder, Results, as_shapes
 from muntin.core.planning.memory import is_conversation
 from muntin.core.planning.plan import Declaration, Plan
-from muntin.core.planning.planner import plan_window
 from muntin.core.planning.slot import (
     EXACT,
     VOLATILE,
@@ -44,9 +44,7 @@ from muntin.core.planning.slot import (
     check_slot,
 )
 from muntin.core.profile import Profile, as_profile
-from muntin.core.report import TOOL_INDEX
 from muntin.core.schemas import Schemas
-from muntin.core.toolboxes.offer import ToolOffer
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType
 
@@ -217,8 +215,8 @@ class Slots:
         self._slots.append(check_slot(slot))
 
     def take(self, slot: Slot) -> None:
-        """Add a slot that was made elsewhere; the index of tools is added by `plan`."""
-        if slot.name == TOOL_INDEX:
+        """Add a slot that was made elsewhere. What is said of tools is added by `plan`."""
+        if slot.name in ADDED:
             return
         self._has_input = self._has_input or slot.is_input
         place = len(self._slots)
@@ -238,9 +236,9 @@ class Slots:
     def plan(self) -> Plan:
         """Decide what goes into the window."""
         before = self.previous
-        return plan_window(
+        return plan_with_tools(
             Declaration(
-                (*self._slots, *self._tool_index()),
+                tuple(self._slots),
                 self.budget,
                 self.counter,
                 self.tools,
@@ -250,21 +248,6 @@ class Slots:
                 self._binds,
             )
         )
-
-    def _tool_index(self) -> Iterator[Slot]:
-        """Yield the slot that says which tools can be loaded, if there is one: behind the system
-        text at the head, whatever else stands there."""
-        tools = self.tools
-        if isinstance(tools, ToolOffer) and tools.index_text:
-            yield Slot(
-                TOOL_INDEX,
-                len(self._slots),
-                tools.index_messages,
-                kind="text",
-                required=True,
-                place=Place(tier="pinned", lasting=True),
-                detail=tools.words,
-            )
 
     def render(self) -> Window:
         """Compose the window; the same slots always give the same bytes."""

@@ -50,7 +50,8 @@ def target(call: ToolCall, offer: ToolOffer, loaded: Collection[str] = ()) -> To
     if call.name in offer.declared or (tool is None and call.name not in loaded):
         return call
     box = "" if tool is None else tool.box
-    return replace(call, extra={**(call.extra or {}), CALLED: {"box": box}})
+    mark = {"box": box, **({"loaded": True} if call.name in loaded else {})}
+    return replace(call, extra={**(call.extra or {}), CALLED: mark})
 
 
 def _unwrapped(text: str) -> tuple[str, str]:
@@ -178,12 +179,17 @@ def loaded_text(result: Message) -> str:
     return "\n".join([f"Loaded: {', '.join(found_names([result]))}", *rest])
 
 
-def load_for_error(tool: BoxedTool, text: str, loading: Loading) -> tuple[str, dict[str, Any]]:
-    """Return an error of wrong arguments that shows the schema, and the field that loads it. Where
-    only references load, which stand alone in their result, the error loads nothing."""
+def load_for_error(
+    tool: BoxedTool, call: ToolCall, text: str, loading: Loading
+) -> tuple[str, dict[str, Any]]:
+    """Return an error of wrong arguments that shows the schema, and the field that loads it, if it
+    was not loaded. Where only references load, which stand alone in their result, nothing is."""
     declaration = tool.at("full")
     text = f"{text}. {SCHEMA_WORDS}{compact_json(declaration['parameters'])}"
-    return text, {} if loading == "reference" else {FOUND: [{**declaration, "rung": "full"}]}
+    is_loaded = ((call.extra or {}).get(CALLED) or {}).get("loaded")
+    if is_loaded or loading == "reference":
+        return text, {}
+    return text, {FOUND: [{**declaration, "rung": "full"}]}
 
 
 def _before(names: Sequence[str]) -> str:

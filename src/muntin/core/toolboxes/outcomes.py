@@ -8,7 +8,7 @@ from typing import Any
 
 from muntin.core.message import Message
 from muntin.core.report import ToolOutcome, ToolStatus
-from muntin.core.tool_marks import FIND, found_tools
+from muntin.core.tool_marks import CARRIED_CALL, FIND, found_tools
 from muntin.core.toolboxes.finding import query_of
 from muntin.core.toolboxes.offer import ToolOffer
 from muntin.core.toolboxes.rungs import BoxedTool
@@ -68,11 +68,13 @@ def _found(
     calls: int,
     fits_with: int | None,
 ) -> ToolOutcome:
-    query = queries.get(messages[step].tool_call_id or "")
+    call = messages[step].tool_call_id or ""
+    is_carried = call == CARRIED_CALL
+    query = None if is_carried else queries.get(call)
     return ToolOutcome(
         tool.name,
         tool.box,
-        "found",
+        "carried" if is_carried else "found",
         "called" if query is None else "query",
         str(declaration.get("rung") or "full"),
         *size,
