@@ -107,6 +107,26 @@ def test_unknown_fields_of_an_adaptation_are_an_error_naming_them():
 
 
 @pytest.mark.parametrize(
+    ("provider", "meant"),
+    [
+        ("antropic", "anthropic"),
+        ("OpenAI", "openai"),
+        ("gogle", "google"),
+        ("deepseak", "deepseek"),
+    ],
+)
+def test_a_misspelt_provider_is_an_error_that_says_what_was_meant(provider, meant):
+    with pytest.raises(InvalidInput, match=rf"adapt\['{provider}'\].* did you mean '{meant}'"):
+        prompt(system="own", adapt={provider: {"append_system": "x"}})
+
+
+def test_a_provider_that_only_the_user_knows_is_adapted_for():
+    for provider in ("acme", "openai-eu", "mistralai", "meta-llama", "grok"):
+        p = prompt(system="own", adapt={provider: {"append_system": "x"}})
+        assert p.resolve_sync(provider=provider, model_id="m").system == "own\n\nx"
+
+
+@pytest.mark.parametrize(
     "adapt",
     [
         ["a"],

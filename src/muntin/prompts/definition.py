@@ -427,6 +427,11 @@ _SEAM = 2
 
 
 _FIELDS = tuple(field.name for field in fields(Adaptation))
+# A provider in `adapt` that is nearly one of these is misspelt; any other name may be a user's own.
+_PROVIDERS = (
+    "anthropic", "azure", "bedrock", "cohere", "deepseek", "fireworks", "google", "groq", "meta",
+    "mistral", "ollama", "openai", "openrouter", "qwen", "together", "vertex", "x-ai", "xai",
+)  # fmt: skip
 
 
 def _adaptations(entries: Any, what: str) -> Mapping[str, Adaptation]:
@@ -437,6 +442,11 @@ def _adaptations(entries: Any, what: str) -> Mapping[str, Adaptation]:
     for provider, changes in (entries or {}).items():
         check_text(provider, f"{what}: a provider in adapt")
         where = f"{what}: adapt[{provider!r}]"
+        if not provider.startswith(_PROVIDERS):
+            from difflib import get_close_matches  # late: few names are unknown
+
+            for name in get_close_matches(provider.lower(), _PROVIDERS, 1, 0.84):
+                raise InvalidInput(f"{where}: no provider has this name; did you mean {name!r}?")
         if not isinstance(changes, Mapping):
             raise InvalidType(f"{where} must be a mapping, not {shown(changes)}")
         for name, value in changes.items():
