@@ -105,7 +105,7 @@ def test_a_short_result_is_no_stub() -> None:
 def test_long_arguments_are_shortened_in_a_stub_and_stay_json() -> None:
     given = {"path": "a.txt", "text": "x" * 300, "rows": list(range(100))}
     called = assistant(tool_calls=[ToolCall("c1", "write", json.dumps(given))])
-    call = forms().calls(called).tool_calls[0]
+    call = forms().calls(called, STUB).tool_calls[0]
     shown = json.loads(call.arguments)
     assert shown["path"] == "a.txt"
     assert shown["text"] == "x" * 40 + " [260 characters left out]"
@@ -118,20 +118,20 @@ def test_shortened_arguments_have_the_spaces_of_the_call(separators: tuple[str, 
     """Frameworks parse arguments and write them again: what was counted is what is sent."""
     given = {"path": "a.py", "text": "word " * 400}
     call = ToolCall("c", "write", json.dumps(given, separators=separators))
-    (shown,) = forms().calls(assistant(tool_calls=[call])).tool_calls
+    (shown,) = forms().calls(assistant(tool_calls=[call]), STUB).tool_calls
     assert len(shown.arguments) < len(call.arguments)
     assert shown.arguments == json.dumps(json.loads(shown.arguments), separators=separators)
 
 
 def test_arguments_that_are_no_json_are_named_by_their_size() -> None:
     called = assistant(tool_calls=[ToolCall("c1", "write", "{" + "x" * 100)])
-    assert forms().calls(called).tool_calls[0].arguments == '{"left_out":"101 tokens"}'
+    assert forms().calls(called, STUB).tool_calls[0].arguments == '{"left_out":"101 tokens"}'
 
 
 def test_arguments_nested_too_deeply_are_named_by_their_size() -> None:
     # Python 3.11 reads 990 levels, 3.14 more than 50,000.
     deep = '{"x":' * 200_000 + "1" + "}" * 200_000
-    call = forms().calls(group("r", deep)[0]).tool_calls[0]
+    call = forms().calls(group("r", deep)[0], STUB).tool_calls[0]
     assert json.loads(call.arguments) == {"left_out": f"{len(deep):,} tokens"}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar, get_args
 
@@ -18,7 +18,7 @@ from muntin.core.counting.counter import Counter
 from muntin.core.cutting import End, Keep, cut_with_line
 from muntin.core.message import Message
 from muntin.core.parts import Other, ToolCall
-from muntin.core.planning.limits import ratio_of
+from muntin.core.planning.limits import allocate, ratio_of
 from muntin.core.tool_marks import FIND, FOUND, found_names, found_tools
 from muntin.errors import InvalidInput, InvalidType
 
@@ -26,9 +26,11 @@ from muntin.errors import InvalidInput, InvalidType
 FULL, CUT, SHORT, STUB, GONE = range(5)
 # No ceiling cuts a result to fewer tokens, and nothing cuts the newest result to fewer.
 LEAST = 64
-# A stub does not shorten the arguments of a call up to this many tokens.
+# Arguments of a call with up to this many tokens are neither short nor a stub.
 _ARGUMENTS = 64
-# So many characters of a long value in arguments stay.
+# A text in arguments with more characters is cut when its call is short.
+_TEXT = 200
+# So many characters of a long value in arguments stay in a stub.
 _VALUE = 40
 _KEEPS: tuple[Keep, ...] = get_args(Keep)
 _S = TypeVar("_S", "Results", "Ladder")
@@ -158,7 +160,7 @@ class Compactor:
         for message in messages:
             called = message.tool_call_id
             if called is None and message.tool_calls:
-                yield self.calls(message) if level == STUB else message
+                yield self.calls(message, CUT if self.ladder is None else level)
             elif called is None:
                 yield self._text(message)
             elif found_tools(message):  # whole, or a line: a schema is never cut
@@ -235,31 +237,67 @@ class Compactor:
         line = f"[{FIND}: loaded {', '.join(found_names([message]))}]"
         return replace(message, content=line, attachments=(), extra=extra or None)
 
-    def calls(self, message: Message) -> Message:
-        """Return a message with long arguments of its calls shortened."""
-        calls = tuple([self._call(call) for call in message.tool_calls])
+    def calls(self, message: Message, level: int, most: int = sys.maxsize) -> Message:
+        """Return a message with the arguments of its calls at a level, together at most `most`
+        tokens if cutting their texts is enough."""
+        sizes = [self.counter.text(call.arguments) for call in message.tool_calls]
+        shares = allocate(most, sizes, [1] * len(sizes))
+        pairs = zip(message.tool_calls, shares, strict=True)
+        calls = tuple([self._call(call, level, share) for call, share in pairs])
         return message if calls == message.tool_calls else replace(message, tool_calls=calls)
 
-    def _call(self, call: ToolCall) -> ToolCall:
-        if self.counter.text(call.arguments) <= _ARGUMENTS:
+    def body_tokens(self, message: Message) -> int:
+        """Return what may be cut of a message: the arguments of its calls, or its content."""
+        if not message.tool_calls:
+            return self.content_tokens(message)
+        return sum([self.counter.text(call.arguments) for call in message.tool_calls])
+
+    def cut(self, message: Message, most: int) -> Message:
+        """Return a message with calls, or a result, of which at most `most` tokens stay."""
+        return self.calls(message, CUT, most) if message.tool_calls else self.result(message, most)
+
+    def _call(self, call: ToolCall, level: int, most: int) -> ToolCall:
+        """Return a call whose long texts lose their middle: so that it has `most` tokens when cut,
+        those of more than 200 characters when short. In a stub long values are named by their
+        size. No form is larger than the one before it."""
+        count = self.counter.text
+        size, most = count(call.arguments), min(most, self.largest_result)
+        if size <= (most if level == CUT else _ARGUMENTS):
             return call
-        replacement: Any = {"left_out": f"{self.counter.text(call.arguments):,} tokens"}
+        forms, named = [call], {"left_out": f"{size:,} tokens"}
         try:
             arguments = json.loads(call.arguments)
-            if isinstance(arguments, dict):
-                short = {key: self._value(value) for key, value in arguments.items()}
-                if self.counter.text(_like(call, short)) < self.counter.text(call.arguments):
-                    replacement = short
-        except (ValueError, RecursionError):  # no JSON, or nested too deeply
-            pass
-        return replace(call, arguments=_like(call, replacement))
+            if not isinstance(arguments, dict):
+                raise ValueError
+            if size > most:
+                forms.append(_with_arguments(call, self._fitted(arguments, size, most)))
+            if level >= SHORT:
+                short = _changed(json.loads(forms[-1].arguments), _short_text)
+                forms.append(_with_arguments(call, short))
+            if level == STUB or count(forms[-1].arguments) > most:
+                values = {key: _short_value(value) for key, value in arguments.items()}
+                forms.append(_with_arguments(call, values))
+                if level == STUB and count(forms[-1].arguments) >= size:
+                    forms.append(_with_arguments(call, named))
+        except (ValueError, RecursionError):  # no JSON object, or nested too deeply
+            forms.append(_with_arguments(call, named))
+        return min(forms, key=lambda form: count(form.arguments))
 
-    def _value(self, value: Any) -> Any:
-        """Return a value of arguments, shortened if it is long."""
-        text = value if isinstance(value, str) else compact_json(value)
-        if len(text) <= 2 * _VALUE:
-            return value
-        return f"{text[:_VALUE]} [{len(text) - _VALUE:,} characters left out]"
+    def _fitted(self, arguments: Any, size: int, most: int) -> Any:
+        """Return arguments whose texts share what `most` tokens leave for them."""
+
+        def count(text: str) -> int:
+            return self.counter.text_once(compact_json(text))
+
+        texts = [*dict.fromkeys(_texts(arguments))]
+        sizes = [count(text) for text in texts]
+        shares = allocate(max(0, most - size + sum(sizes)), sizes, [1] * len(sizes))
+        cuts = {
+            text: _cut_text(text, whole, share, count)
+            for text, whole, share in zip(texts, sizes, shares, strict=True)
+            if share < whole
+        }
+        return _changed(arguments, lambda text: cuts.get(text, text))
 
 
 def _is_unread(message: Message) -> bool:
@@ -268,9 +306,49 @@ def _is_unread(message: Message) -> bool:
     return any(isinstance(part, Other) and part.data["type"] == "unread" for part in content)
 
 
-def _like(call: ToolCall, arguments: Any) -> str:
-    """Write arguments with the spaces that the call itself has. Frameworks parse arguments and
-    write them again; the text they send is then the text that was counted."""
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts in arguments."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
+
+
+def _changed(value: Any, change: Callable[[str], str]) -> Any:
+    """Return arguments with every text changed."""
+    if isinstance(value, dict):
+        return {key: _changed(inner, change) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_changed(inner, change) for inner in value]
+    return change(value) if isinstance(value, str) else value
+
+
+def _cut_text(text: str, whole: int, most: int, count: Callable[[str], int]) -> str:
+    """Return the beginning and the end of a text, and a line that says how much is missing."""
+
+    def line(rest: str) -> str:
+        return f"[{len(text) - len(rest):,} characters left out]"
+
+    return cut_with_line(text, whole, most, count, line)[0]
+
+
+def _short_text(text: str) -> str:
+    return text if len(text) <= _TEXT else _cut_text(text, len(text), _TEXT, len)
+
+
+def _short_value(value: Any) -> Any:
+    """Return a value of arguments, or the beginning of a long one."""
+    text = value if isinstance(value, str) else compact_json(value)
+    if len(text) <= 2 * _VALUE:
+        return value
+    return f"{text[:_VALUE]} [{len(text) - _VALUE:,} characters left out]"
+
+
+def _with_arguments(call: ToolCall, arguments: Any) -> ToolCall:
+    """Return a call with other arguments, with the spaces that it has itself. Frameworks parse
+    arguments and write them again; the text they send is then the text that was counted."""
     if '": ' not in call.arguments:
-        return compact_json(arguments)
-    return json.dumps(arguments, ensure_ascii=False, sort_keys=True)
+        return replace(call, arguments=compact_json(arguments))
+    text = json.dumps(arguments, ensure_ascii=False, sort_keys=True)
+    return replace(call, arguments=text)

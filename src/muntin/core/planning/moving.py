@@ -272,7 +272,7 @@ def _newest_groups(part: SlotPlan) -> int:
 
 
 def _with_newest_cut(part: SlotPlan, levels: Levels, room: int) -> SlotView:
-    """Cut the results of the newest calls to equal shares of the room, 64 tokens at least."""
+    """Cut the newest calls and their results to equal shares of the room, 64 tokens at least."""
     view = show_at(part.reading.units, levels)
     over = view.tokens - room
     groups = [place for place, form in enumerate(view.forms) if form.unit.is_group]
@@ -281,12 +281,12 @@ def _with_newest_cut(part: SlotPlan, levels: Levels, room: int) -> SlotView:
         (place, number)
         for place in newest
         for number, message in enumerate(view.forms[place].messages)
-        if message.tool_call_id is not None
+        if message.tool_call_id is not None or message.tool_calls
     ]
     if over <= 0 or not cuttable:
         return view
     compactor = view.forms[newest[0]].unit.compactor
-    sizes = [compactor.content_tokens(view.forms[p].messages[i]) for p, i in cuttable]
+    sizes = [compactor.body_tokens(view.forms[p].messages[i]) for p, i in cuttable]
     least = [min(size, LEAST) for size in sizes]
     shares = fair_shares(sum(sizes) - over, sizes, [1] * len(sizes), least)
     for (place, number), size, share in zip(cuttable, sizes, shares, strict=True):
@@ -295,8 +295,8 @@ def _with_newest_cut(part: SlotPlan, levels: Levels, room: int) -> SlotView:
         form = view.forms[place]
         messages = list(form.messages)
         whole = form.unit.messages[number]
-        messages[number] = compactor.result(whole, share)
-        change = compactor.content_tokens(messages[number]) - size
+        messages[number] = compactor.cut(whole, share)
+        change = compactor.body_tokens(messages[number]) - size
         if change < 0:
             view.forms[place] = Form(form.unit, tuple(messages), form.tokens + change, "short")
             view.tokens += change
