@@ -379,10 +379,11 @@ class FunctionRun(Run):
     ) -> None:
         model = as_model(model)
         check_settings(settings, "agent")
+        checked = as_tools(tools, "agent")
         super().__init__(
             model,
             counter=counter_for(Profile.of(model.name), tokenizer),
-            tools=as_tools(tools, "agent"),
+            tools=checked,
             resume=messages_from(resume),
             max_steps=check_count(max_steps, "max_steps"),
             settings=dict(settings or {}),
@@ -390,12 +391,26 @@ class FunctionRun(Run):
         )
         self._compose = compose
         self._record = record
+        self._boxes = checked.boxes
+
+    async def events(self, *, streaming: bool) -> AsyncGenerator[Event, None]:
+        """Ask toolboxes for their tools, and run to the end."""
+        for box in self._boxes:
+            self._tools = {**(await box.ask()).functions, **self._tools}
+        if self._boxes and self._recorded_reply() is not None:  # what was said of tools is needed
+            await self.compose(tuple(self._messages[: _last_answer(self._messages)]))
+        async with aclosing(super().events(streaming=streaming)) as events:
+            async for event in events:
+                yield event
 
     async def compose(self, messages: tuple[Message, ...]) -> Window:
         """Call the function, which may be sync or async."""
         window = await off_loop(self._compose, messages)
         if not isinstance(window, Window):
             raise InvalidType(f"compose must return a Window, not {shown(window)}")
+        if self._boxes:
+            search = window.tool_search
+            self._offer = None if search is None else search.offer
         return window
 
     async def record(self, message: Message) -> Message:

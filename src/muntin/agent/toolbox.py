@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack, ca
 from muntin.calls import off_loop
 from muntin.core.checks import check_text, shown
 from muntin.core.counting.counter import Counter
+from muntin.core.schemas import Schemas
+from muntin.core.tool_marks import ToolSource
 from muntin.core.toolboxes.catalogue import Catalogue
 from muntin.core.toolboxes.offer import Loading, ToolOffer, ToolSearch
 from muntin.core.toolboxes.rungs import BoxedTool, as_boxed_tool
@@ -26,7 +28,7 @@ ToolSearchLike: TypeAlias = ToolSearch | bool | Literal["inherit"] | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Toolbox:
+class Toolbox(ToolSource):
     """A named list of tools: all of them are declared while they fit, else the model finds them.
 
     `tools` are functions, `Tool`s and schemas, or a function that returns them, sync or async,
@@ -136,6 +138,30 @@ def as_tool_search(value: ToolSearchLike, what: str) -> ToolSearch | None:
         return ToolSearch() if value else None
     raise InvalidType(
         f"{what}: tool_search must be ToolSearch(...), True, False or None, not {shown(value)}"
+    )
+
+
+def offer_for_slots(
+    tools: Sequence[Any],
+    search: ToolSearchLike,
+    *,
+    budget: int,
+    counter: Counter,
+    loading: Loading,
+) -> Schemas:
+    """Return what the requests of `Slots` say of tools with toolboxes among them."""
+    from muntin.agent.tools import as_tools
+
+    return (
+        as_tools(tools, "Slots")
+        .offer_now(
+            "Slots",
+            budget=budget,
+            counter=counter,
+            search=as_tool_search(search, "Slots"),
+            loading=loading,
+        )
+        .schemas
     )
 
 

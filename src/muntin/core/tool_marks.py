@@ -23,6 +23,12 @@ CARRIED_CALL = "carried"
 MARKS = (FOUND, CALLED)
 
 
+class ToolSource:
+    """A named list of tools: the kind of a `Toolbox`, whose tools this layer does not know."""
+
+    __slots__ = ()
+
+
 def found_tools(message: Message) -> list[Mapping[str, Any]]:
     """Return the declarations that a result loads."""
     extra = message.extra

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from muntin.core.caching.frontier import Frontier, LazyFrontier
 from muntin.core.checks import shown
@@ -19,6 +19,9 @@ from muntin.core.planning.slot import Slot
 from muntin.core.profile import Caching
 from muntin.core.report import NotCarried, Report, Reported, Status, in_ranges
 from muntin.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from muntin.core.toolboxes.finding import WindowSearch
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,10 @@ class WindowPlan(Protocol):
     def caching(self) -> Caching | None:
         """The rules of caching that the model has."""
 
+    @property
+    def tool_search(self) -> WindowSearch | None:
+        """The search for the tools of toolboxes, if they are searched."""
+
 
 @dataclass(frozen=True, slots=True)
 class _PickledPlan:
@@ -75,6 +82,10 @@ class _PickledPlan:
 
     def fates(self) -> tuple[MessageOutcome, ...]:
         return ()
+
+    @property
+    def tool_search(self) -> None:
+        return None
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -133,6 +144,12 @@ class Window:
     def fates(self) -> tuple[MessageOutcome, ...]:
         """What became of every declared message, slot by slot; empty for a pickled window."""
         return self.explained.fates()
+
+    @property
+    def tool_search(self) -> WindowSearch | None:
+        """The search for the tools of toolboxes, for a loop of one's own: it answers `find_tools`
+        and reads `call_tool`. None if all tools are declared, and for a pickled window."""
+        return self.explained.tool_search
 
     @property
     def caching(self) -> Caching | None:

@@ -30,7 +30,7 @@ from muntin.core.tool_marks import (
     found_names,
     found_tools,
 )
-from muntin.core.toolboxes.finding import declaration_of
+from muntin.core.toolboxes.finding import called_name, declaration_of
 from muntin.core.toolboxes.offer import ToolOffer
 
 # The slots that `plan_with_tools` adds.
@@ -163,5 +163,5 @@ def _shown_before(plan: Plan) -> Iterator[tuple[list[Mapping[str, Any]], list[st
             if levels.of(unit) > CUT:
                 continue
             loaded = [tool for message in unit.messages for tool in found_tools(message)]
-            names = [call.name for message in unit.messages for call in message.tool_calls]
-            yield loaded, names
+            calls = [call for message in unit.messages for call in message.tool_calls]
+            yield loaded, [called_name(call) for call in calls]

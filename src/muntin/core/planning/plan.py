@@ -28,6 +28,7 @@ from muntin.core.profile import Caching, Profile
 from muntin.core.report import Prefix, Report, SlotReport, ToolOutcome, joined_tools
 from muntin.core.schemas import NO_SCHEMAS, Schemas
 from muntin.core.thoughts import count_thoughts
+from muntin.core.toolboxes.finding import WindowSearch
 from muntin.core.toolboxes.offer import ToolOffer
 from muntin.core.toolboxes.outcomes import tool_outcomes
 from muntin.core.window import Breakpoint, MessageOutcome, Window
@@ -131,6 +132,14 @@ class Plan:
     def fates(self) -> tuple[MessageOutcome, ...]:
         """Tell what became of every declared message, slot by slot."""
         return explain_messages(self.slots)
+
+    @property
+    def tool_search(self) -> WindowSearch | None:
+        """The search for the tools of toolboxes, if they are searched."""
+        tools = self.declared.tools
+        if not isinstance(tools, ToolOffer) or not tools.is_search:
+            return None
+        return WindowSearch(tools, self._composed[0].messages, self.declared.counter)
 
     @property
     def caching(self) -> Caching | None:

@@ -45,6 +45,8 @@ from muntin.core.planning.slot import (
 )
 from muntin.core.profile import Profile, as_profile
 from muntin.core.schemas import Schemas
+from muntin.core.tool_marks import ToolSource
+from muntin.core.toolboxes.offer import ToolSearch
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType
 
@@ -56,15 +58,17 @@ class Slots:
 
     `tokenizer` may be a Tokenizer, a callable, or a name; `tools` are schemas that are sent along
     and counted, in the order of their names where the profile prices caching; `profile` is a
-    Profile or a model name such as `anthropic/claude-sonnet-4-6`. `previous` is the window before
-    this one, or its `frontier`: conversations go on from there, and the report compares the
-    beginnings of the two windows. Without `trimming`, conversations are trimmed in steps if
-    `previous` is given, else exactly. A `counter` counts in the place of `tokenizer`. `results` is
-    the ceiling of each tool result in lists of messages when something must give, `ladder` how
-    calls and results leave: True is Muntin's own, False or None is off. With `recovery` the lines
-    about cut parts name the tool `load_result`. `recap` is the newest summary of the history, which
-    stands in front of it from its next move on. `binds` says whether thoughts of Claude's are sent
-    only while all that stood before them stays; without it the profile does.
+    Profile or a model name such as `anthropic/claude-sonnet-4-6`. A `Toolbox` among the tools is
+    searched when it does not fit, as `tool_search` says; `window.tool_search` answers. `previous`
+    is the window before this one, or its `frontier`: conversations go on from there, and the report
+    compares the beginnings of the two windows. Without `trimming`, conversations are trimmed in
+    steps if `previous` is given, else exactly. A `counter` counts in the place of `tokenizer`.
+    `results` is the ceiling of each tool result in lists of messages when something must give,
+    `ladder` how calls and results leave: True is Muntin's own, False or None is off. With
+    `recovery` the lines about cut parts name the tool `load_result`. `recap` is the newest
+    summary of the history, which stands in front of it from its next move on. `binds` says
+    whether thoughts of Claude's are sent only while all that stood before them stays; without
+    it the profile does.
     """
 
     def __init__(
@@ -72,7 +76,7 @@ class Slots:
         budget: Budget | int,
         *,
         tokenizer: TokenizerLike | None = None,
-        tools: Iterable[Mapping[str, Any]] = (),
+        tools: Iterable[Mapping[str, Any] | ToolSource] = (),
         profile: Profile | str | None = None,
         trimming: Trimming | None = None,
         previous: Window | Frontier | LazyFrontier | None = None,
@@ -83,13 +87,14 @@ class Slots:
         recovery: bool = False,
         recap: Recap | None = None,
         binds: bool | None = None,
+        tool_search: ToolSearch | bool | None = True,
     ) -> None:
         self.budget = budget if isinstance(budget, Budget) else as_budget(budget)
         self.profile = profile if isinstance(profile, Profile | None) else as_profile(profile)
         self.counter = counter or Counter.of(
             self.profile, tokenizer=tokenizer, attachment_tokens=attachment_tokens
         )
-        self.tools = tools if isinstance(tools, Schemas) else Schemas.of(tools)
+        self.tools = tools if isinstance(tools, Schemas) else self._offered(tools, tool_search)
         if self.profile is not None and self.profile.caching is not None:
             self.tools = self.tools.by_name
         if not isinstance(trimming, Exact | Stepped | None):
@@ -113,6 +118,27 @@ class Slots:
     def __repr__(self) -> str:
         tokens, tokenizer = self.budget.remaining_input_tokens, self.counter.name
         return f"<Slots tokens={tokens} tokenizer={tokenizer!r} slots={len(self._slots)}>"
+
+    def _offered(
+        self,
+        tools: Iterable[Mapping[str, Any] | ToolSource],
+        search: ToolSearch | bool | None,
+    ) -> Schemas:
+        """Return the schemas of tools; with toolboxes, what requests say of them."""
+        if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
+            return Schemas.of(tools)
+        listed = list(tools)
+        if not any(isinstance(tool, ToolSource) for tool in listed):
+            return Schemas.of(listed)  # type: ignore[arg-type]
+        from muntin.agent.toolbox import offer_for_slots  # late: it knows how tools are run
+
+        return offer_for_slots(
+            listed,
+            search,
+            budget=self.budget.remaining_input_tokens,
+            counter=self.counter,
+            loading="text" if self.profile is None else self.profile.tool_loading,
+        )
 
     def add(
         self,

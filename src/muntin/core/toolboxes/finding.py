@@ -19,6 +19,7 @@ from muntin.core.parts import ToolCall
 from muntin.core.tool_marks import CALL, CALLED, FIND, FOUND, found_names, found_tools
 from muntin.core.toolboxes.offer import Loading, ToolOffer
 from muntin.core.toolboxes.rungs import RUNGS, BoxedTool
+from muntin.errors import InvalidInput
 
 # A search loads at most so many tools, in so many tokens, or this part of the budget.
 MOST_TOOLS, MOST_TOKENS, _PART = 8, 2_000, 8
@@ -38,6 +39,11 @@ def with_marks(message: Message, offer: ToolOffer, window: Sequence[Message]) ->
     loaded = found_names(window)
     calls = tuple(_marked(call, offer, loaded, window) for call in message.tool_calls)
     return message if calls == message.tool_calls else replace(message, tool_calls=calls)
+
+
+def called_name(call: ToolCall) -> str:
+    """Return the name of the tool that a call means, also one of `call_tool`."""
+    return (_unwrapped(call.arguments)[0] or CALL) if call.name == CALL else call.name
 
 
 def target(call: ToolCall, offer: ToolOffer, loaded: Collection[str] = ()) -> ToolCall:
@@ -72,6 +78,41 @@ def _unwrapped(text: str) -> tuple[str, str]:
             return values["name"], arguments or "{}"
         arguments = decoded
     return values["name"], json.dumps(arguments or {}, ensure_ascii=False, separators=(",", ":"))
+
+
+class WindowSearch:
+    """The search for tools in one window, for a loop of one's own; `Window.tool_search` makes it.
+
+    The answers go into the list of messages like any other result.
+    """
+
+    def __init__(self, offer: ToolOffer, messages: Sequence[Message], counter: Counter) -> None:
+        self.offer = offer
+        self._messages = messages
+        self._counter = counter
+
+    def __repr__(self) -> str:
+        return f"<WindowSearch tools={len(self.offer.listed)}>"
+
+    def answer(self, call: ToolCall) -> Message:
+        """Answer a call of `find_tools` that came as the answer to this window."""
+        if call.name != FIND:
+            raise InvalidInput(f"tool_search.answer takes calls of {FIND}, not of {call.name!r}")
+        answer = with_marks(Message("assistant", tool_calls=(call,)), self.offer, self._messages)
+        return answer_search(answer.tool_calls[0], self.offer, self._counter, self._messages)
+
+    def target(self, call: ToolCall) -> ToolCall:
+        """Return the call that is to be run: of `call_tool`, the call of the tool that it names;
+        every other call is returned as it is."""
+        if call.name != CALL:
+            return call
+        found = target(call, self.offer, found_names(self._messages))
+        return replace(found, extra=call.extra)
+
+    def recorded(self, answer: Message) -> Message:
+        """Return an answer as it is best kept: its calls name the tools themselves, so that the
+        conversation can go on with another provider."""
+        return with_marks(answer, self.offer, self._messages)
 
 
 def wrapped(call: ToolCall) -> ToolCall:

@@ -9,7 +9,7 @@ from typing import Any
 from muntin.core.message import Message
 from muntin.core.report import ToolOutcome, ToolStatus
 from muntin.core.tool_marks import CARRIED_CALL, FIND, found_tools
-from muntin.core.toolboxes.finding import query_of
+from muntin.core.toolboxes.finding import called_name, query_of
 from muntin.core.toolboxes.offer import ToolOffer
 from muntin.core.toolboxes.rungs import BoxedTool
 
@@ -17,7 +17,7 @@ from muntin.core.toolboxes.rungs import BoxedTool
 def tool_outcomes(offer: ToolOffer, messages: Sequence[Message]) -> Iterator[ToolOutcome]:
     """Say what became of every tool; tools that a result loads and that the catalogue has lost
     come last."""
-    calls = Counter(call.name for message in messages for call in message.tool_calls)
+    calls = Counter(called_name(call) for message in messages for call in message.tool_calls)
     queries = {
         call.id: query_of(call)
         for message in messages
