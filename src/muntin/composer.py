@@ -8,7 +8,7 @@ input of a turn stands in the window exactly once, and the run of the turn stand
 from __future__ import annotations
 
 from collections import Counter as Bag
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +17,7 @@ from muntin.core.budget import Budget, as_budget
 from muntin.core.caching.cleared import make_cleared
 from muntin.core.caching.frontier import Frontier, LazyFrontier
 from muntin.core.compaction import may_come_first
+from muntin.core.counting.book import CountBook
 from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike
 from muntin.core.message import Message, as_message
 from muntin.core.parts import Text
@@ -64,7 +65,8 @@ class Composer:
     `ladder` how calls and results leave; with `recovery` the agent has tools that read the parts
     that were cut. `summary` says how the history is summarised, `recap` is the newest summary,
     `trouble` why there is none. `recall` says how much of the older messages is recalled,
-    `tool_search` when tools of toolboxes are searched. `binds` is as for `Slots`.
+    `tool_search` when tools of toolboxes are searched. `binds` is as for `Slots`. `book` holds
+    what providers reported of the requests that were counted.
     """
 
     model: str | None
@@ -84,6 +86,7 @@ class Composer:
     standing: Standing | None = None
     tool_search: ToolSearch | None = field(default_factory=ToolSearch)
     binds: bool | None = None
+    book: CountBook | None = None
 
     @classmethod
     def of(
@@ -99,6 +102,7 @@ class Composer:
         results: Results | None = RESULTS,
         ladder: Ladder | None = LADDER,
         recall: Recall | None = None,
+        book: CountBook | None = None,
     ) -> Composer:
         """Return the Composer for a model, by its name or as an object that answers.
 
@@ -125,6 +129,7 @@ class Composer:
             results=results,
             ladder=ladder,
             recall=recall,
+            book=book,
         )
 
     @property
@@ -132,7 +137,7 @@ class Composer:
         """How a conversation is trimmed: as the user said, else in steps, for every model."""
         return _STEPPED if self.trimming is None else self.trimming
 
-    def after(self, previous: Window | Frontier | None) -> Composer:
+    def after(self, previous: Window | Frontier | LazyFrontier | None) -> Composer:
         """Return the Composer of the window that follows `previous`."""
         return replace(self, previous=previous)
 
@@ -165,6 +170,10 @@ class Composer:
         index = self.tools.index_messages if isinstance(self.tools, ToolOffer) else ()
         return self.counter.beside(self.tools) + sum(map(self.counter.message, index))
 
+    def asking_for(self, form: Mapping[str, Any] | None) -> Composer:
+        """Return the Composer of windows that ask for an answer of a form, by its schema."""
+        return self if form is None else replace(self, counter=self.counter.with_form(form))
+
     @property
     def largest_result(self) -> int | None:
         """How many tokens one tool result may have; None if there is no ceiling."""
@@ -173,10 +182,11 @@ class Composer:
         room = self.budget.remaining_input_tokens - self.tokens_beside
         return self.results.ceiling(max(0, room))
 
-    def within(self, budget: int) -> Composer:
-        """Return the Composer of windows with another budget. The ceiling of a result stays the
-        same number of tokens; otherwise one result would be another text in each window."""
+    def within(self, tokens: int) -> Composer:
+        """Return the Composer of windows of so many counted tokens. The ceiling of a result stays
+        the same number of tokens; otherwise one result would be another text in each window."""
         results, beside = self.results, self.tokens_beside
+        budget = self._counter_now.law.budget(tokens, bool(self.tools.in_prompt))
         if results is not None and budget > beside:
             most = results.ceiling(max(0, self.budget.remaining_input_tokens - beside))
             results = replace(results, max_ratio=min(1.0, (most + 0.5) / (budget - beside)))
@@ -186,11 +196,21 @@ class Composer:
         """Return empty slots for one window."""
         return Slots(**self.options())
 
+    @property
+    def _counter_now(self) -> Counter:
+        """The counter, with what is known by now of how the model's provider counts."""
+        counter, previous = self.counter, self.previous
+        law = counter.law if self.book is None else self.book.law(self.model, counter.law)
+        if previous is not None:
+            lazy = previous.lazy_frontier if isinstance(previous, Window) else previous
+            law = law.after(lazy.anchor)
+        return counter.with_law(law)
+
     def options(self) -> dict[str, Any]:
         """Return the arguments with which the slots of a window are made."""
         return {
             "budget": self.budget,
-            "counter": self.counter,
+            "counter": self._counter_now,
             "tools": self.tools,
             "profile": self.profile,
             "trimming": self.history_trimming,

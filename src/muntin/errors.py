@@ -54,6 +54,8 @@ class ReportLike(Protocol):
     def lead_tokens(self) -> int: ...
     @property
     def answer_tokens(self) -> int: ...
+    @property
+    def provider_tokens(self) -> int: ...
     def __getitem__(self, name: str, /) -> Any: ...
     def to_dict(self) -> Mapping[str, Any]: ...
 
@@ -193,6 +195,7 @@ def _parts(needed: int, report: ReportLike) -> str:
         ("what joins texts", report.joined_tokens),
         ("the user message that must come first", report.lead_tokens),
         ("the frame of the answer", report.answer_tokens),
+        ("what the provider adds", report.provider_tokens),
     ]
     parts.append(("the rest of the request", needed - sum(tokens for _, tokens in parts)))
     return ", ".join(

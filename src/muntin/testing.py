@@ -14,6 +14,7 @@ from muntin.core.checks import check_text, shown
 from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.message import Message, assistant
 from muntin.core.parts import File, Reasoning, Text, ToolCall
+from muntin.core.planning.plan import Plan
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType
 from muntin.prompts.definition import Prompt
@@ -155,9 +156,11 @@ def _reply(entry: Scripted, window: Window, number: int) -> Reply:
             "Reply, exception, list of events, or a function giving one of these, not "
             f"{shown(entry)}"
         )
+    plan = window.explained
+    counter = plan.declared.counter if isinstance(plan, Plan) else Counter.of(None)
     return Reply(
         entry,
-        usage=Usage(input=window.tokens, output=Counter.of(None).message(entry)),
+        usage=Usage(input=window.tokens, output=counter.message(entry)),
         finish_reason="tool_calls" if entry.tool_calls else "stop",
         window=window,
     )

@@ -48,6 +48,7 @@ def test_the_report_as_json_is_stable():
         "not_carried",
         "prefix",
         "warnings",
+        "counts",
     ]
     assert list(data["slots"][0]) == [
         "name",

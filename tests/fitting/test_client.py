@@ -20,6 +20,11 @@ TURNS = 14
 NAMES = ["chat", "responses", "anthropic"]
 
 
+def budget(name: str) -> int:
+    """Claude adds a prompt of its own to a request with tools."""
+    return BUDGET + 520 * (name == "anthropic")
+
+
 def client_of(name: str, url: str, *, asynchronous: bool = False) -> Any:
     if name == "anthropic":
         kind: Any = anthropic.AsyncAnthropic if asynchronous else anthropic.Anthropic
@@ -53,8 +58,8 @@ def check(seen: Traffic, requests: int) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_request_of_a_long_conversation_is_valid_and_fits(name):
-    with traffic(BUDGET) as (server, seen), client_of(name, server.url) as client:
-        fitting = fit_client(client, BUDGET)
+    with traffic(budget(name)) as (server, seen), client_of(name, server.url) as client:
+        fitting = fit_client(client, budget(name))
         for messages in talk(name, TURNS):
             given = list(messages)
             answer = resource(fitting, name).create(**request(name, messages))
@@ -67,13 +72,13 @@ def test_every_request_of_a_long_conversation_is_valid_and_fits(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_streams_of_async_clients_pass_as_they_are(name):
     async def run(url: str) -> None:
-        client = fit_client(client_of(name, url, asynchronous=True), BUDGET)
+        client = fit_client(client_of(name, url, asynchronous=True), budget(name))
         async with client:
             for messages in talk(name, TURNS):
                 stream = await resource(client, name).create(**request(name, messages, stream=True))
                 assert [event async for event in stream]
 
-    with traffic(BUDGET) as (server, seen):
+    with traffic(budget(name)) as (server, seen):
         asyncio.run(run(server.url))
         check(seen, 2 * TURNS)
 

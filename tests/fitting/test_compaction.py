@@ -100,7 +100,7 @@ def test_a_list_that_asks_for_compaction_stays_whole_and_the_report_says_why():
 @pytest.mark.parametrize("model", MODELS)
 def test_nothing_is_put_before_a_signed_block(model):
     messages = [answer_of(SIGNED), ask("What is my locker?")]
-    for budget in (100_000, 60):
+    for budget in (100_000, 90):
         fitted = fit(messages, budget, model=model, previous={})
         assert fitted.kept == messages
     body = anthropic_body(messages)
@@ -141,7 +141,7 @@ def test_what_stands_before_a_block_is_not_counted():
     with_past = fit([*talk(200), block, ask("And now?")], 10_000, model="anthropic/claude-opus-4-6")
     without = fit([block, ask("And now?")], 10_000, model="anthropic/claude-opus-4-6")
     assert with_past.kept == without.kept
-    assert with_past.tokens == without.tokens < 40
+    assert with_past.tokens == without.tokens < 70
 
 
 def test_an_item_of_openai_begins_the_past_and_splits_its_answer():
@@ -163,7 +163,7 @@ def test_behind_responses_compact_the_oldest_messages_of_the_user_leave_first():
     item = {"type": "compaction", "id": "cmp_1", "encrypted_content": "x" * 100}
     asked = [ask(f"question {number} " + "word " * 60) for number in range(21)]
     messages = [*asked, item, ask("And now?")]
-    for budget, least in ((10_000, 21), (1_000, 4), (500, 1)):
+    for budget, least in ((10_000, 21), (1_300, 4), (800, 1)):
         kept = fit(messages, budget, model="openai/gpt-6", previous={}).kept
         assert kept[-2:] == messages[-2:]
         assert len(kept) - 2 >= least

@@ -181,9 +181,10 @@ def test_the_schema_of_the_answer_is_counted(name, key, asks):
     formed = fitted(name, {key: said, **asks}, 1_000).fitted
     assert plain is not None
     assert formed is not None
-    assert plain.window.report.budget == 1_000
-    assert 830 <= formed.window.report.budget <= 870
-    assert formed.window.tokens <= 870
+    assert plain.window.report.budget == formed.window.report.budget == 1_000
+    form = formed.window.report.answer_tokens - plain.window.report.answer_tokens
+    assert 130 <= form <= 170
+    assert formed.window.tokens <= 1_000
 
 
 def test_where_the_rest_is_kept_by_the_api_the_request_passes():

@@ -21,7 +21,7 @@ from muntin.errors import InvalidInput
 from muntin.gateway import Gateway
 from muntin.timeline import Session
 from muntin.timeline.store import open_store
-from tests.fitting.test_client import client_of, resource, said
+from tests.fitting.test_client import budget, client_of, resource, said
 from tests.fitting.traffic import WORDS, kept_prefix, questions, request, talk, traffic
 from tests.gateway.running import TOKEN, receipt, running, served, soon
 from tests.providers.servers import CHAT, PROTOCOLS, Answer, serving
@@ -33,7 +33,8 @@ KEY = "sk-very-secret-key"
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_conversation_of_a_real_client_fits_and_is_recorded(name):
-    with traffic(BUDGET) as (server, seen), running(server.url, BUDGET) as gate:
+    most = budget(name)
+    with traffic(most) as (server, seen), running(server.url, most) as gate:
         client = client_of(name, gate.url)
         for messages in talk(name, TURNS):
             raw = resource(client, name).with_raw_response.create(**request(name, messages))
@@ -42,7 +43,7 @@ def test_a_conversation_of_a_real_client_fits_and_is_recorded(name):
         told = receipt(raw.headers)
         assert seen.wrong == []
         assert len(questions(seen.bodies[-1])) < TURNS
-        assert told["tokens"] <= BUDGET
+        assert told["tokens"] <= most
         assert told["left_out"].startswith("0-")
         pairs = list(zip(seen.bodies[1:], seen.bodies, strict=False))
         assert sum(kept_prefix(*pair) for pair in pairs) / len(pairs) > 0.6
@@ -51,7 +52,7 @@ def test_a_conversation_of_a_real_client_fits_and_is_recorded(name):
         reports = store.reports(told["session"])
         items = store.read(told["session"])
     assert len(reports) == 2 * TURNS
-    assert json.loads(reports[-1].report)["budget"] == BUDGET
+    assert json.loads(reports[-1].report)["budget"] == most
     assert [item.message.text[:10] for item in items if item.message and item.role == "user"] == [
         f"Question {number}"[:10] for number in range(TURNS)
     ]

@@ -64,7 +64,8 @@ def question(turn: int) -> str:
 def work(
     interface: str, url: str, name: str, *, restart: bool, ladder: Ladder | None
 ) -> list[Window]:
-    worker = Worker(name, BUDGET.get(interface, 700))
+    added = 520 if name.startswith("anthropic/") else 0  # by Claude, to a request with tools
+    worker = Worker(name, BUDGET.get(interface, 700) + added)
     tools = [look]
 
     async def run() -> None:

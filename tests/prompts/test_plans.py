@@ -113,7 +113,9 @@ def test_the_size_of_messages_is_that_of_their_window(model, messages):
     composer = Composer.of(model, budget=10_000, tokenizer="estimate")
     slots = composer.slots()
     slots.add("messages", messages)
-    assert composer.size_of(messages) == slots.render().tokens
+    counts = slots.render().report.counts
+    assert counts is not None
+    assert composer.size_of(messages) == counts.counted
 
 
 def test_a_prompt_for_a_known_model_is_counted_exactly():

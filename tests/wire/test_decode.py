@@ -113,6 +113,8 @@ def output_message(text: str, item_id: str = "msg_1", **fields: Any) -> dict[str
             "content": [said], **fields}  # fmt: skip
 
 
+REASONING = {"chat": 0, "responses": 5, "anthropic": 0, "google": 5}
+
 HELLO: dict[str, dict[str, Any]] = {
     "chat": chat_response({"role": "assistant", "content": "Hello"}),
     "responses": responses_response([output_message("Hello")]),
@@ -131,7 +133,7 @@ def test_a_response_is_read_from_the_object_and_from_its_dict(provider, form):
     written = 0 if provider == "google" else 30
     named = (Text("Hello", extra={"own_id": "msg_1"}),)
     message = Message("assistant", named if provider == "responses" else "Hello")
-    assert reply == Reply(message, usage=Usage(100, 20, 60, written))
+    assert reply == Reply(message, usage=Usage(100, 20, 60, written, REASONING[provider]))
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

@@ -29,9 +29,10 @@ from muntin.agent.tools import ToolLike, Tools, as_tools, call_tool, is_refusal,
 from muntin.calls import off_loop, takes_arguments_of
 from muntin.core.checks import check_count, shown
 from muntin.core.compaction import newest_compaction
+from muntin.core.counting.book import CountBook
 from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.forms import messages_from
-from muntin.core.message import Message, tool
+from muntin.core.message import Message, answered, tool
 from muntin.core.parts import ToolCall
 from muntin.core.planning.slot import MessageLike
 from muntin.core.profile import Profile
@@ -95,8 +96,10 @@ class Run(ABC):
         settings: Mapping[str, Any],
         parallel: int = PARALLEL,
         conversation: str | None = None,
+        book: CountBook | None = None,
     ) -> None:
         self._model = model
+        self._book = book  # of the reported sizes of requests
         self._counter = counter
         self._tools = tools.by_name
         # What requests say of toolboxes, if tools are searched.
@@ -217,15 +220,13 @@ class Run(ABC):
             answer = replace(answer, message=with_marks(answer.message, offer, window.messages))
         usage = answer.usage
         self._usages.append(usage)
-        if usage.input:  # a model may report none
-            window.enter_reported(Reported(usage.input, usage.cache_read, usage.cache_write))
         message = answer.message
         if self._is_broken_off(answer):
             self._pauses += 1
             message = replace(message, extra={**(message.extra or {}), "paused": True})
         else:
             self._steps += 1
-        self._messages.append(await self._keep(message))
+        self._messages.append(await self._keep(self._learn(window, message, usage)))
         total = sum(self._usages, Usage())
         yield Finished(replace(answer, usage=total, window=answer.window or window))
 
@@ -234,6 +235,18 @@ class Run(ABC):
         is_asked_for = asks_for_compaction(self._settings) is not None
         may_go_on = self._pauses < PAUSES and not answer.tool_calls and not is_asked_for
         return answer.finish_reason in BROKEN_OFF and may_go_on
+
+    def _learn(self, window: Window, answer: Message, usage: Usage) -> Message:
+        """Enter what the provider reported of a request; return the answer with its tokens."""
+        counted, reported = window.counted, usage.request
+        if not reported:  # a model may report none
+            return answer
+        window.enter_reported(Reported(reported, usage.cache_read, usage.cache_write))
+        if counted is None or not counted.is_plausible(reported):
+            return answer
+        if self._book is not None:
+            self._book.enter(self._model.name, counted, reported)
+        return answered(answer, usage.answer(in_run=True))
 
     def _exceeded(self, window: Window) -> BudgetExceeded:
         """Name what does not fit; the newest results, which must be shown, are listed by tool."""

@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from io import TextIOWrapper
 from pathlib import Path
@@ -208,7 +208,7 @@ class _Talk:
             data = {
                 "text": reply.text,
                 "finish_reason": reply.finish_reason,
-                "usage": asdict(reply.usage),
+                "usage": reply.usage.to_dict(),
                 "report": reply.window.report.to_dict() if reply.window else None,
             }
             print_json(data, lines=True)

@@ -18,6 +18,7 @@ from muntin.core.parts import (
     PARTS,
     Attachment,
     Extra,
+    Other,
     Part,
     Reasoning,
     Text,
@@ -30,6 +31,7 @@ from muntin.core.parts import (
     part_from_dict,
     part_to_dict,
 )
+from muntin.core.usage import AnswerTokens
 from muntin.errors import InvalidInput, InvalidType
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
@@ -77,6 +79,8 @@ class Message:
     known_tokens: tuple[str, int] | None = field(
         default=None, init=False, repr=False, compare=False
     )
+    # What the provider reported of this answer; a changed copy does not inherit it.
+    answer_tokens: AnswerTokens | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
@@ -248,6 +252,30 @@ def counted(message: Message, key: str, tokens: int) -> Message:
     return message
 
 
+def answered(message: Message, tokens: AnswerTokens | None) -> Message:
+    """Return an answer with what the provider reported of it."""
+    if tokens is None or not tokens.output or message.answer_tokens == tokens:
+        return message
+    return at_position(message, message.at, message.known_tokens, message.item, tokens)
+
+
+def has_thought(message: Message) -> bool:
+    """Say whether a message holds reasoning that is sent back with it."""
+    content, extra = message.content, message.extra
+    if isinstance(content, tuple):
+        for part in content:
+            if isinstance(part, Reasoning):
+                return True
+            if isinstance(part, Other) and part.data["type"] in _THOUGHTS:
+                return True
+    return bool(extra) and any(extra.get(name) for name in _THOUGHT_FIELDS)  # type: ignore[union-attr]
+
+
+_THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning"})
+# The fields in which Chat Completions servers put reasoning that they take back.
+_THOUGHT_FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
+
+
 def has_refusal_or_audio(message: Message) -> bool:
     """Say whether an answer has a refusal or a sound beside its content, which may be empty."""
     extra = message.extra
@@ -278,16 +306,19 @@ def characters_of(message: Message) -> int | None:
 
 def at_position(
     message: Message,
-    at: float,
+    at: float | None,
     known_tokens: tuple[str, int] | None = None,
     item: tuple[str, int] | None = None,
+    answer_tokens: AnswerTokens | None = None,
 ) -> Message:
     """Return the message at a position, as `replace` would, but without checking it again.
 
-    `known` is what `counted` would note, `item` the item of a timeline that the message shows.
+    `known_tokens` is what `counted` would note, `item` the item of a timeline that the message
+    shows, `answer_tokens` what the provider reported of it.
     """
     copy = object.__new__(Message)
-    for set_field, value in zip(_SETTERS, (*_copied(message), at, known_tokens, item), strict=True):
+    values = (*_copied(message), at, known_tokens, item, answer_tokens)
+    for set_field, value in zip(_SETTERS, values, strict=True):
         set_field(copy, value)
     return copy
 
@@ -299,7 +330,7 @@ def place_of(message: Message) -> tuple[float, int]:
     return math.inf if message.at is None else message.at, item
 
 
-_SET = ("at", "known_tokens", "item")
+_SET = ("at", "known_tokens", "item", "answer_tokens")
 _COPIED = [spec.name for spec in fields(Message) if spec.name not in _SET]
 _copied = attrgetter(*_COPIED)
 _SETTERS = [getattr(Message, name).__set__ for name in (*_COPIED, *_SET)]

@@ -131,9 +131,6 @@ _UNBOUND = re.compile(
 # System messages inside of a conversation, and texts that the model sees for one turn only:
 # https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages
 _MID_SYSTEM = re.compile(r"claude-((fable|mythos)-5|opus-(4-8|5)|(sonnet|haiku)-5-5)\b")
-# The thoughts of earlier turns are read again:
-# https://platform.claude.com/docs/en/build-with-claude/extended-thinking (context window)
-_KEEPS_THOUGHTS = re.compile(r"claude-(opus-(4-[5-8]|5)|sonnet-(4-6|5)|haiku-5|(fable|mythos)-5)\b")
 
 
 def _claude(model: str) -> str:
@@ -159,6 +156,18 @@ def caching_of(model: str) -> Caching | None:
     return next((rules for pattern, rules in _RULES if pattern.match(name)), None)
 
 
+# What Claude adds to a request, without and with tools: recorded of Claude Sonnet 4.5.
+_ADDED_BY_CLAUDE = (30, 520)
+# Whether a model reads the reasoning of earlier turns again; the first match decides. A model that
+# is not listed drops it, or never gets it back.
+_KEEPS_THOUGHTS: tuple[tuple[str, bool], ...] = (
+    (r"anthropic/claude-(opus-4-[5-9]|sonnet-4-[6-9]|haiku-5-[5-9])\b", True),
+    (r"anthropic/claude-(2|3|v1|instant|opus-4|sonnet-4|haiku-[45])", False),
+    (r"anthropic/claude-", True),
+    (r"openai/gpt-5-[6-9]\b|openai/gpt-([6-9]|\d\d)\b", True),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
     """The rules of one model: how it counts, how its conversations must begin, what it caches.
@@ -170,6 +179,7 @@ class Profile:
     `binds` a thought is valid only while all that stood before it is sent unchanged. `mid_system`
     says whether system messages may stand inside of a conversation, and `clear_at` whether they may
     hold for one turn. With `keeps_thoughts` the model reads the thoughts of earlier turns again.
+    `added_tokens` are what the provider adds to a request, without and with tools.
     """
 
     name: str
@@ -182,6 +192,7 @@ class Profile:
     binds: bool = field(default=False, kw_only=True)
     mid_system: bool = field(default=False, kw_only=True)
     clear_at: bool = field(default=False, kw_only=True)
+    added_tokens: tuple[int, int] = field(default=(0, 0), kw_only=True)
     keeps_thoughts: bool = field(default=False, kw_only=True)
 
     @classmethod
@@ -232,8 +243,14 @@ def _profile(model: str) -> Profile:
         binds=bool(claude) and _UNBOUND.match(claude) is None,
         mid_system=mid_system,
         clear_at=mid_system,
-        keeps_thoughts=_KEEPS_THOUGHTS.match(claude) is not None,
+        keeps_thoughts=_keeps_thoughts(named),
+        added_tokens=_ADDED_BY_CLAUDE if named.maker == "anthropic" else (0, 0),
     )
+
+
+def _keeps_thoughts(named: ModelName) -> bool:
+    name = (named.suggestion or str(named)).lower().replace(".", "-")
+    return next((keeps for pattern, keeps in _KEEPS_THOUGHTS if re.match(pattern, name)), False)
 
 
 def as_profile(value: Profile | str | None) -> Profile | None:

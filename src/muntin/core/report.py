@@ -103,6 +103,16 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True)
+class Counts:
+    """The size of a request three times: as it is counted here, as the provider is expected to
+    count it, and as the provider has reported it; None until then."""
+
+    counted: int
+    estimated: int
+    reported: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Prefix:
     """The beginning of the request as it is sent, and how much of it a cache may find.
 
@@ -157,9 +167,10 @@ class ToolOutcome:
 class Report:
     """Where every token of a window went.
 
-    `tokens` is the sum of the tokens of all slots, `tools_tokens`, `joined_tokens` (added by
-    joining texts: separators, the message around them, tokens that merge at a seam), `lead_tokens`
-    (the user message that some providers want first) and `answer_tokens` (the frame of the answer).
+    `tokens` is the expected input: the sum of the tokens of all slots, `tools_tokens`,
+    `joined_tokens` (added by joining texts: separators, the message around them, tokens that merge
+    at a seam), `lead_tokens` (the user message that some providers want first), `answer_tokens`
+    (the frame of the answer) and `provider_tokens` (what the provider adds, or counts otherwise).
     `not_carried` lists what the requests of this window so far could not carry. `input_cut` says
     that the current input was too long and lost its middle. `prefix` is None if the profile does
     not price caching and no window before is known. `warnings` are what the author may want to
@@ -167,7 +178,7 @@ class Report:
     """
 
     slots: tuple[SlotReport, ...]
-    tokens: int
+    counts: Counts
     budget: int
     fallback: bool = False
     over_budget: bool = False
@@ -197,11 +208,13 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON values; the keys are stable."""
-        data = _values(self)
-        data["slots"] = tuple(
+        values = _values(self)
+        del values["slots"], values["counts"]
+        slots = tuple(
             {**_values(slot), "decisions": tuple(decision._asdict() for decision in slot.decisions)}
             for slot in self.slots
         )
+        data: dict[str, Any] = {"slots": slots, "tokens": self.tokens, **values}
         data["not_carried"] = tuple(map(_values, self.not_carried))
         data["tools"] = tuple(map(_values, self.tools))
         if not self.tools:
@@ -212,6 +225,7 @@ class Report:
                 value = getattr(self.prefix, name)
                 if value is not None:
                     data["prefix"][name] = _values(value)
+        data["counts"] = _values(self.counts)
         return data
 
     def __str__(self) -> str:
@@ -223,6 +237,8 @@ class Report:
         lines += text_table([COLUMNS, *self.rows()], NUMBERS)
         if self.tools:
             lines += ["", tool_words(self)]
+        about = list(count_words(self))
+        lines += ["", *about] if about else []
         if self.not_carried:
             lines += ["", "not carried"]
         for entry in self.not_carried:
@@ -236,6 +252,16 @@ class Report:
         return "\n".join(lines)
 
     @property
+    def tokens(self) -> int:
+        """The expected input of the request."""
+        return self.counts.estimated
+
+    @property
+    def provider_tokens(self) -> int:
+        """What the provider adds to the counted tokens; negative if it counts fewer."""
+        return self.counts.estimated - self.counts.counted
+
+    @property
     def floors_ignored(self) -> bool:
         """Whether floors were declared and could not be kept."""
         return self.fallback and any(slot.floor for slot in self.slots)
@@ -243,7 +269,7 @@ class Report:
     def rows(self) -> list[tuple[str, ...]]:
         """Return the cells of the table, under `COLUMNS`: the slots, then the rest."""
         rows = [_row(slot) for slot in self.slots]
-        for name in ("tools", "joined", "lead", "answer"):
+        for name in ("tools", "joined", "lead", "answer", "provider"):
             tokens = getattr(self, f"{name}_tokens")
             if tokens:
                 rows.append((f"({name})", "kept", f"{tokens:,}", f"{tokens:,}", *[NOTHING] * 5))
@@ -364,6 +390,15 @@ def tool_words(report: Report) -> str:
         if count or status == "declared":
             counts.append(f"{count:,} {status}")
     return f"tools: {', '.join(counts)}; all would be {report.tools_asked:,} tokens"
+
+
+def count_words(report: Report) -> Iterable[str]:
+    """Say how many tokens were counted, expected and reported, where these are not the same."""
+    counts = report.counts
+    if {counts.estimated, counts.reported} <= {counts.counted, None}:
+        return
+    words = f"counted {counts.counted:,} tokens, expected {counts.estimated:,}"
+    yield words if counts.reported is None else f"{words}, reported {counts.reported:,}"
 
 
 def level_words(report: Report) -> Iterable[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from muntin.core.caching.frontier import Frontier, LazyFrontier
 from muntin.core.checks import shown
+from muntin.core.counting.book import CountedRequest
 from muntin.core.message import Message, as_message
 from muntin.core.parts import File
 from muntin.core.planning.slot import Slot
@@ -132,6 +133,9 @@ class Window:
             report = replace(report, not_carried=tuple(chain(*self._ledger.values())))
         if self._reported and report.prefix is not None and self.caching is not None:
             report = replace(report, prefix=replace(report.prefix, reported=self._reported[-1]))
+        if self._reported:
+            counts = replace(report.counts, reported=self._reported[-1].input)
+            report = replace(report, counts=counts)
         return report
 
     @property
@@ -156,6 +160,12 @@ class Window:
         """The rules of caching that the window was planned for, if there are any."""
         return self.explained.caching
 
+    @property
+    def counted(self) -> CountedRequest | None:
+        """The size of the request, for the book of counts; None for a pickled window."""
+        lazy = self.lazy_frontier
+        return lazy.counted if isinstance(lazy, LazyFrontier) else None
+
     def enter_not_carried(self, provider: str, entries: tuple[NotCarried, ...]) -> None:
         """Put what a request could not carry into the report, for the provider."""
         self._ledger.pop(provider, None)
@@ -165,6 +175,8 @@ class Window:
     def enter_reported(self, reported: Reported) -> None:
         """Put what the provider said of the request beside the report's own claim."""
         self._reported[:] = [reported]
+        if isinstance(self.lazy_frontier, LazyFrontier):
+            self.lazy_frontier.enter_reported(reported.input)
 
     def openai(
         self,

@@ -8,13 +8,15 @@ both. Checked with openai 3.49 and anthropic 2.8, which has a hook of its own (`
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from muntin.core.budget import Budget
 from muntin.core.checks import shown
 from muntin.errors import InvalidInput, InvalidType
 from muntin.fitting.fitter import Fitter
+from muntin.fitting.replies import watch
 from muntin.fitting.requests import fit_request, form_of, model_of
 
 Client = TypeVar("Client")
@@ -47,15 +49,22 @@ def fit_client(
 def _middleware(client: Any, fitter: Fitter) -> Callable[..., Any]:
     """Return a middleware of Anthropic's SDK for a client, sync or async."""
 
-    def fitted(request: Any, body: Any) -> Any:
-        return request if body is request.json else request.copy(body=body)
+    def smaller(request: Any, fitted: FittedBody) -> Any:
+        return request if fitted.body is request.json else request.copy(body=fitted.body)
 
     async def muntin_async(request: Any, call_next: Callable[[Any], Any]) -> Any:
-        body = await afit_body(fitter, request.url, request.json)
-        return await call_next(fitted(request, body))
+        fitted = await afit_body(fitter, request.url, request.json)
+        response = await call_next(smaller(request, fitted))
+        if fitted.enter is not None and response.status_code < _REFUSED:
+            watch(fitted.form, await response.parse(), fitted.enter)
+        return response
 
     def muntin(request: Any, call_next: Callable[[Any], Any]) -> Any:
-        return call_next(fitted(request, fit_body(fitter, request.url, request.json)))
+        fitted = fit_body(fitter, request.url, request.json)
+        response = call_next(smaller(request, fitted))
+        if fitted.enter is not None and response.status_code < _REFUSED:
+            watch(fitted.form, response.parse(), fitted.enter)
+        return response
 
     return muntin_async if iscoroutinefunction(client.post) else muntin
 
@@ -66,12 +75,18 @@ def _fitting(kind: type, fitter: Fitter) -> type:
     sends: Any = kind
 
     def post(self: Any, path: str, **options: Any) -> Any:
-        body = fit_body(fitter, path, options.get("body"))
-        return sends.post(self, path, **{**options, "body": body})
+        fitted = fit_body(fitter, path, options.get("body"))
+        answer = sends.post(self, path, **{**options, "body": fitted.body})
+        if fitted.enter is not None:
+            watch(fitted.form, _parsed(answer, options), fitted.enter)
+        return answer
 
     async def apost(self: Any, path: str, **options: Any) -> Any:
-        body = await afit_body(fitter, path, options.get("body"))
-        return await sends.post(self, path, **{**options, "body": body})
+        fitted = await afit_body(fitter, path, options.get("body"))
+        answer = await sends.post(self, path, **{**options, "body": fitted.body})
+        if fitted.enter is not None:
+            watch(fitted.form, _parsed(answer, options), fitted.enter)
+        return answer
 
     chosen = apost if iscoroutinefunction(sends.post) else post
     return type(kind.__name__, (kind,), {"post": chosen, "__module__": kind.__module__})
@@ -88,19 +103,43 @@ def fitter_of(budget: Budget | int | None, fitter: Fitter | None) -> Fitter:
     return fitter
 
 
-def fit_body(fitter: Fitter, path: str, body: Any) -> Any:
+class FittedBody(NamedTuple):
+    """The body of a request that fits, the name of its form, and where its usage is entered: None
+    for a request that is not to a model, or was not fitted."""
+
+    body: Any
+    form: str = ""
+    enter: Callable[[Any], None] | None = None
+
+
+def fit_body(fitter: Fitter, path: str, body: Any) -> FittedBody:
     """Return the fitted body of a request to a path; a request not to a model stays unchanged."""
     form = form_of(path)
     if form is None or not isinstance(body, Mapping):
-        return body
+        return FittedBody(body)
     try:
-        return fit_request(fitter, form, body, model=model_of(path)).body
+        request = fit_request(fitter, form, body, model=model_of(path))
     except InvalidInput:
         if fitter.strict:
             raise
-        return body  # the provider will say what is wrong
+        return FittedBody(body)  # the provider will say what is wrong
+    if request.fitted is None or request.fitted.passes is not None:
+        return FittedBody(request.body)
+    return FittedBody(request.body, form.name, partial(fitter.enter_usage, request.fitted))
 
 
-async def afit_body(fitter: Fitter, path: str, body: Any) -> Any:
+async def afit_body(fitter: Fitter, path: str, body: Any) -> FittedBody:
     """Do the same as `fit_body`; recording does not block the event loop."""
     return await fitter.beside_loop(lambda: fit_body(fitter, path, body))
+
+
+def _parsed(answer: Any, options: Mapping[str, Any]) -> Any:
+    """Return the answer itself where the caller asked for the whole response."""
+    parse = getattr(answer, "parse", None) if hasattr(answer, "http_response") else None
+    if parse is None:
+        return answer
+    return None if options.get("stream") or iscoroutinefunction(parse) else parse()
+
+
+# Responses from this status on hold no answer.
+_REFUSED = 400

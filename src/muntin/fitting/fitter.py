@@ -21,11 +21,14 @@ from muntin.composer import Composer
 from muntin.core.budget import Budget, as_budget
 from muntin.core.caching.frontier import Frontier, LazyFrontier
 from muntin.core.checks import check_optional_text, check_size
+from muntin.core.counting.book import CountBook
 from muntin.core.counting.counter import AttachmentTokens, TokenizerLike
+from muntin.core.counting.law import Anchor
 from muntin.core.message import Message
 from muntin.core.planning.compact import LADDER, RESULTS, Ladder, Results, as_shapes
 from muntin.core.planning.slot import Stepped, Trimming
 from muntin.core.schemas import Schemas
+from muntin.core.usage import Usage
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, StoreError
 from muntin.fitting.frontiers import ConversationTable, RequestTrace, quick_past, read_previous
@@ -45,7 +48,9 @@ from muntin.threads import in_thread
 from muntin.timeline.store import Store
 from muntin.wire.blocks import place_of
 from muntin.wire.pieces import Fitted, Piece
+from muntin.wire.reply import Reply
 from muntin.wire.requests import asks_for_compaction, held_by_provider, holder_of
+from muntin.wire.usage import UsageLike, as_usage
 
 T = TypeVar("T")
 
@@ -89,6 +94,8 @@ class Fitter:
         }
         self.recorder = store if store is None or isinstance(store, Recorder) else Recorder(store)
         self._table = ConversationTable()
+        # What providers reported of requests.
+        self.counts = CountBook()
         self._composers: dict[str | None, Composer] = {}
         self._lock = Lock()
 
@@ -104,11 +111,13 @@ class Fitter:
         output: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
         remark: str | None = None,
+        usage: UsageLike | None = None,
     ) -> Fitted:
         """Return the part of a list that is sent.
 
         `system` are messages that stand before all others and are sent elsewhere: they are
-        counted and not placed. `output` is the schema of the answer, which is sent too. `settings`
+        counted and not placed. `output` is the schema of the answer, which is sent too. `usage` is
+        what the provider reported of the newest answer in the list. `settings`
         are the other parameters of the request: one of them may ask the provider to compact the
         list, or say that it holds the past; then the list stays whole. `remark` goes into the
         report. `previous` is the frontier of the request before this one. Without it the
@@ -119,8 +128,7 @@ class Fitter:
         check_optional_text(model, "model")
         with telemetry.composing(model or self.model, conversation) as report:
             composer = self._composer(model or self.model)
-            form = composer.counter.form(output)
-            composer = replace(composer, budget=composer.budget.keeping(form))
+            composer = composer.asking_for(output)
             passes = asks_for_compaction(settings or {})
             held = holder_of(settings or {})
             offered, odd = schemas(tools)
@@ -132,7 +140,9 @@ class Fitter:
                     composer, talk, system, previous, conversation, passes, held
                 )
             else:
-                fitted = self._fit(composer, talk, odd, system, previous, conversation, remark)
+                fitted = self._fit(
+                    composer, talk, odd, system, previous, conversation, remark, as_usage(usage)
+                )
             report(fitted.window)
         return fitted
 
@@ -145,12 +155,13 @@ class Fitter:
         previous: Mapping[str, Any] | Frontier | None,
         conversation: str | None,
         remark: str | None,
+        usage: Usage | None,
     ) -> Fitted:
         before, fresh = self._before(previous, conversation, talk)
         try:
-            composer = replace(composer, previous=self._table.last_window(before))
             if composer.profile is None and may_be_bound(talk):
                 composer = replace(composer, binds=True)
+            composer = self._follow(composer, talk, before, usage)
             slots = lay_out(composer, talk, system)
             if fresh is not None:
                 slots.exclude("previous", reason="fresh", detail=fresh)
@@ -176,7 +187,7 @@ class Fitter:
             raise
         placed, mark = place(window, composer, talk, places, len(system))
         frontier = window.lazy_frontier
-        trace = replace(talk.trace(frontier.starts), sent=frontier.sent)
+        trace = replace(talk.trace(window, places), sent=frontier.sent)
         if self.recorder is not None:
             session = conversation or (before.session if before is not None else "")
             trace = replace(trace, session=session or f"fit-{uuid4().hex}")
@@ -208,6 +219,40 @@ class Fitter:
         placed = place_whole(talk, messages)
         frontier = (before or RequestTrace()).to_dict()
         return Fitted(placed, slots.render(), frontier, passes=passes, held=held)
+
+    def _follow(
+        self,
+        composer: Composer,
+        talk: LazyMessages,
+        before: RequestTrace | None,
+        usage: Usage | None,
+    ) -> Composer:
+        """Return the Composer of the window that follows a request, with what the provider reported
+        of the request and its answer."""
+        entered: Usage | Reply | None = usage
+        if before is not None and usage is None:
+            entered = self._table.take_usage(before)
+        if entered is not None and before is not None and not before.believes(entered):
+            entered = None
+        usage = talk.enter_answers(before or RequestTrace(), entered)
+        previous = self._table.last_window(before)
+        if before is None or before.counted is None:
+            return composer.after(previous)
+        anchor = before.counted.before
+        if usage is not None and usage.request:
+            anchor = Anchor(before.counted.size, usage.request)
+            self.counts.enter(composer.model or "", before.counted, usage.request)
+        if isinstance(previous, LazyFrontier):
+            previous.anchor = anchor
+        elif anchor is not None:
+            previous = replace(previous or Frontier(), anchor=anchor)
+        return composer.after(previous)
+
+    def enter_usage(self, fitted: Fitted, usage: UsageLike | Callable[[], Reply | None]) -> None:
+        """Enter what the provider reported of a request and its answer: the next request of the
+        conversation is counted by it. A function that returns the answer is called then."""
+        read = usage if callable(usage) else partial(as_usage, as_usage(usage))
+        self._table.enter_usage(RequestTrace.from_dict(fitted.frontier), read)
 
     async def afit(self, pieces: Sequence[Piece], **options: Any) -> Fitted:
         """Do the same as `fit`; recording does not block the event loop."""
@@ -268,7 +313,7 @@ class Fitter:
         with self._lock:
             composer = self._composers.get(model)
             if composer is None:
-                composer = Composer.of(model, budget=self.budget, **self._options)
+                composer = Composer.of(model, budget=self.budget, book=self.counts, **self._options)
                 composer = replace(composer, budget=composer.budget.keeping(self._margin))
                 if len(self._composers) >= _MODELS:
                     self._composers.clear()

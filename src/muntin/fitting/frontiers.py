@@ -11,15 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from threading import Lock
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from muntin.core.caching.frontier import Frontier, LazyFrontier, SentText, read_sent
 from muntin.core.checks import check_size, shown
 from muntin.core.checks import digest as hashed
+from muntin.core.counting.book import CountedRequest
+from muntin.core.counting.law import Size
 from muntin.core.digests import digest
 from muntin.core.message import Message
 from muntin.core.planning.memory import ConversationState, locate
+from muntin.core.usage import AnswerTokens, Usage
 from muntin.errors import InvalidInput, InvalidType
+from muntin.wire.reply import Reply
 
 _VERSION = 1
 # A conversation is known by this many of its last messages.
@@ -31,10 +35,18 @@ _CONVERSATIONS, _WINDOWS = 4_096, 32
 # A conversation is looked for at so many of the newest places of a list, at which the request
 # before may have ended.
 _PLACES = 100
+# What was reported is remembered of so many of the newest answers, and written of so many.
+ANSWERS, _WRITTEN = 256, 24
+# An answer is known by so many characters of its digest.
+_SHORT = 6
 
 
 # Returns the digest by which the beginning of a list is known that ends at a place.
 Pasts: TypeAlias = Callable[[int], str]
+
+
+# Returns what was reported of a request and its answer, or the answer, which holds it.
+LaterUsage: TypeAlias = Callable[[], Usage | Reply | None]
 
 
 class ConversationLike(Protocol):
@@ -53,6 +65,24 @@ class ConversationLike(Protocol):
         """The digests of the beginnings of the past, from none of its messages to all."""
 
 
+class KnownAnswer(NamedTuple):
+    """What was reported of an answer, which is known by the beginning of its digest.
+
+    It had `reported` tokens of the newest request, which count as `counted` once it is forgotten.
+    """
+
+    digest: str
+    output: int
+    reasoning: int
+    reported: int = 0
+    counted: int = 0
+
+    @classmethod
+    def of(cls, message: Message, tokens: AnswerTokens) -> KnownAnswer:
+        """Return what was reported of an answer."""
+        return cls(digest(message)[:_SHORT], tokens.output, tokens.reasoning)
+
+
 @dataclass(frozen=True, slots=True)
 class RequestTrace:
     """What a request leaves: where its past begins, and how its conversation is recognised.
@@ -60,7 +90,8 @@ class RequestTrace:
     `opening` is the digest of the first message behind the opening, `behind` that of the message
     behind the frontier. There were `count` messages; `last` is a digest of the last few. `session`
     is where the conversation is recorded. `sent` proves the text of the request, where thoughts are
-    bound to it.
+    bound to it. `counted` is the size of the request, `answers` what was reported of the newest
+    answers before it.
     """
 
     start: ConversationState | None = None
@@ -70,6 +101,8 @@ class RequestTrace:
     last: str = ""
     session: str = ""
     sent: SentText | None = None
+    counted: CountedRequest | None = None
+    answers: tuple[KnownAnswer, ...] = ()
 
     @classmethod
     def of(
@@ -82,6 +115,11 @@ class RequestTrace:
         behind = digest(past[next_one]) if next_one < len(past) else ""
         return cls(start, opening, behind, len(past), _ending(past, len(past)))
 
+    def believes(self, reported: Usage | Reply) -> bool:
+        """Say whether a report may be of this request."""
+        usage = reported.usage if isinstance(reported, Reply) else reported
+        return self.counted is None or self.counted.is_plausible(usage.request)
+
     @property
     def frontier(self) -> Frontier | None:
         """The frontier for the planner."""
@@ -90,7 +128,7 @@ class RequestTrace:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON."""
         start = {} if self.start is None else self.start.to_dict()
-        data = {
+        data: dict[str, Any] = {
             "version": _VERSION,
             "start": start,
             "opening": self.opening,
@@ -100,7 +138,17 @@ class RequestTrace:
         }
         if self.sent is not None:
             data["sent"] = list(self.sent)
-        return {**data, "session": self.session} if self.session else data
+        if self.session:
+            data["session"] = self.session
+        if self.counted is not None:
+            forgotten, (counted, answers, has_tools) = self.answers[:-_WRITTEN], self.counted.size
+            counted += sum([answer.counted for answer in forgotten])
+            answers = max(0, answers - sum([answer.reported for answer in forgotten]))
+            size = Size(counted, answers, has_tools)
+            data["counted"] = self.counted._replace(size=size).to_json()
+        if self.answers:
+            data["answers"] = [answer[:3] for answer in self.answers[-_WRITTEN:]]
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RequestTrace:
@@ -116,11 +164,18 @@ class RequestTrace:
             opening, behind, last = (str(data[key]) for key in ("opening", "behind", "last"))
             count, session = check_size(data["count"], "count"), str(data.get("session", ""))
             sent = read_sent(data.get("sent"))
+            counted = data.get("counted")
+            counted = None if counted is None else CountedRequest.from_json(counted)
+            answers = tuple(
+                KnownAnswer(str(name), check_size(output, "output"), check_size(thought, "output"))
+                for name, output, thought in data.get("answers", ())
+            )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InvalidInput(
                 f"previous: this is no frontier that was written here: {shown(error)}"
             ) from error
-        return cls(starts[0] if starts else None, opening, behind, count, last, session, sent)
+        start = starts[0] if starts else None
+        return cls(start, opening, behind, count, last, session, sent, counted, answers)
 
     def why_not(self, talk: ConversationLike) -> str | None:
         """Say why this does not belong to the conversation of a list; None if it does."""
@@ -223,6 +278,22 @@ class ConversationTable:
         self._lock = Lock()
         self._rows: OrderedDict[tuple[str, str], RequestTrace | None] = OrderedDict()
         self._windows: OrderedDict[RequestTrace, LazyFrontier] = OrderedDict()
+        self._usages: OrderedDict[tuple[str, int, str], Callable[[], Usage | Reply | None]] = (
+            OrderedDict()
+        )
+
+    def enter_usage(self, trace: RequestTrace, usage: LaterUsage) -> None:
+        """Note how to learn what the provider reported of a request and its answer."""
+        with self._lock:
+            self._usages[trace.opening, trace.count, trace.last] = usage
+            while len(self._usages) > _CONVERSATIONS:
+                self._usages.popitem(last=False)
+
+    def take_usage(self, trace: RequestTrace) -> Usage | Reply | None:
+        """Return what was reported of a request, and forget it."""
+        with self._lock:
+            usage = self._usages.pop((trace.opening, trace.count, trace.last), None)
+        return None if usage is None else usage()
 
     def take(self, name: str | None, pasts: Pasts, talk: ConversationLike) -> RequestTrace | None:
         """Return what the newest request of a conversation left, and forget it.

@@ -24,6 +24,7 @@ from muntin.fitting.recorder import Recorder
 from muntin.timeline.store import Store
 from muntin.wire.lists import NotSingle, pieces_of, write_items
 from muntin.wire.pieces import Fitted, Placed
+from muntin.wire.usage import UsageLike, as_usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +91,15 @@ def fit(
     ladder: Ladder | bool | None = LADDER,
     conversation: str | None = None,
     store: Store | str | Recorder | None = None,
+    usage: UsageLike | None = None,
 ) -> FittedMessages:
     """Return the messages of a list that fit a budget.
 
     Messages are dicts or objects of an SDK, in the form of any provider. `system` is text that is
     sent beside them. Pass the `frontier` of each request as `previous` with the next one: then the
     requests begin alike, and the provider's cache can be used. Without it, a conversation is found
-    again as long as the process lives. All other arguments are as for `Fitter`.
+    again as long as the process lives. `usage` is what the provider reported of the newest answer
+    in the list: what follows is counted by it. All other arguments are as for `Fitter`.
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
         raise InvalidType(f"messages must be a list, not {shown(messages)}")
@@ -113,7 +116,11 @@ def fit(
         store=store,
     )
     system_messages = _read_system(system)
-    options: dict[str, Any] = {"previous": previous, "conversation": conversation}
+    options: dict[str, Any] = {
+        "previous": previous,
+        "conversation": conversation,
+        "usage": as_usage(usage),
+    }
     try:
         # In most lists each item is one message; checking would mean reading all of them.
         fitted = fitter.fit(

@@ -6,6 +6,7 @@ Owns which messages of a framework's list are the opening, the history, the ques
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -13,18 +14,24 @@ from muntin.core.checks import compact_json
 from muntin.core.compaction import newest_compaction
 from muntin.core.counting.counter import Counter
 from muntin.core.digests import digest
-from muntin.core.message import Message, Role, counted
+from muntin.core.message import Message, Role, answered, counted
 from muntin.core.parts import Other
-from muntin.core.planning.memory import ConversationState
 from muntin.core.profile import Profile
 from muntin.core.thoughts import count_thoughts
-from muntin.fitting.frontiers import RequestTrace, digests_of_beginnings
+from muntin.core.usage import AnswerTokens, Usage
+from muntin.core.window import Window
+from muntin.fitting.frontiers import ANSWERS, KnownAnswer, RequestTrace, digests_of_beginnings
+from muntin.timeline.receipts import plan_of
 from muntin.wire.pieces import Piece, Pieces
+from muntin.wire.reply import Reply
 from muntin.wire.requests import ASKS
 from muntin.wire.responses import TRIGGER, is_trigger
 
 # So many of the newest messages are searched for thoughts.
 _NEWEST = 1_000
+# The answers among so many of the newest messages are looked at.
+_SEARCHED = 400
+_NOTHING = AnswerTokens(0)
 
 
 class LazyMessages(Sequence[Message]):
@@ -49,8 +56,10 @@ class LazyMessages(Sequence[Message]):
                 message
                 if message is not None and opaque is None and tokens is None
                 else self._look(number)
-                for number, (message, _, opaque, tokens, _) in enumerate(pieces)
+                for number, (message, _, opaque, tokens, _, _) in enumerate(pieces)
             ]
+        # What was reported of the newest answers, by their places, the newest first.
+        self._answers: dict[int, KnownAnswer] = {}
         self.opening = self._opening()
         self.question = self._question()
         self.asked = self.opening if self.question is None else self.question
@@ -92,13 +101,60 @@ class LazyMessages(Sequence[Message]):
         """The digests of the beginnings of the past, from none of its messages to all."""
         return digests_of_beginnings(self.past)
 
+    def enter_answers(self, before: RequestTrace, entered: Usage | Reply | None) -> Usage | None:
+        """Take over what was reported of answers: their items may say it, the request before knows
+        the older ones, and the newest one may be `entered`. Return what was reported of the newest
+        one, if it came after that request."""
+        usage = entered.usage if isinstance(entered, Reply) else entered
+        by_digest = {answer.digest: answer for answer in before.answers}
+        newest, is_first = None, True
+        behind = self.opening + before.count
+        end = behind if behind <= len(self) else 0
+        for place in range(len(self) - 1, max(self.opening, len(self) - _SEARCHED) - 1, -1):
+            if self.role(place) != "assistant":
+                continue
+            message, reported = self[place], self.pieces[place].usage
+            if is_first:
+                is_first = False
+                newest = (usage or reported) if place >= end else None
+                if isinstance(entered, Reply) and not _is_same(entered.message, message):
+                    usage = None  # the caller has put another answer into the list
+                reported = usage or reported
+            tokens, in_run = None, place >= self.run
+            if reported is not None:
+                tokens = reported.answer(in_run=in_run)
+            elif by_digest:
+                match = by_digest.get(KnownAnswer.of(message, _NOTHING).digest)
+                tokens = match and AnswerTokens(match.output, match.reasoning, in_run)
+            if tokens is None or not tokens.output:
+                continue
+            self._set(place, answered(message, tokens))
+            if len(self._answers) < ANSWERS:
+                self._answers[place] = KnownAnswer.of(message, tokens)
+        return newest
+
+    def _set(self, place: int, message: Message) -> None:
+        if self._all is not None:
+            self._all[place] = message
+        else:
+            self._known[place] = message
+
     def part(self, first: int, end: int) -> Sequence[Message]:
         """Return the messages from `first` to `end`."""
         return MessageSlice(self, first, end) if self._all is None else self._all[first:end]
 
-    def trace(self, starts: Sequence[ConversationState]) -> RequestTrace:
-        """Return what a request with these messages leaves to the next."""
-        return RequestTrace.of(starts[0] if starts else None, self.past, self.first_digest)
+    def trace(self, window: Window, places: Sequence[int | None]) -> RequestTrace:
+        """Return what a request with these messages leaves to the next; `places` are those of the
+        window's messages in the list."""
+        starts = window.lazy_frontier.starts
+        trace = RequestTrace.of(starts[0] if starts else None, self.past, self.first_digest)
+        answers, counter = dict(self._answers), plan_of(window).declared.counter
+        for place, message in zip(places, window.messages, strict=False) if answers else ():
+            if place in answers and message.answer_tokens is not None:
+                size, plain = counter.size((message,), 0, False), counter.plain(message)
+                answers[place] = answers[place]._replace(reported=size.answers, counted=plain)
+        known = tuple(reversed(answers.values()))
+        return replace(trace, counted=window.counted, answers=known)
 
     def newest_compaction(self, profile: Profile | None) -> int | None:
         """Return the place of the newest summary of the provider, without reading the list."""
@@ -167,6 +223,12 @@ def may_be_bound(talk: LazyMessages) -> bool:
     places = range(len(talk) - 1, talk.opening - 1, -1)[:_NEWEST]
     answers = [place for place in places if talk.role(place) == "assistant"]
     return not answers or any(count_thoughts(talk[place]) for place in answers)
+
+
+def _is_same(answer: Message, message: Message) -> bool:
+    """Say whether a message is an answer, as a client sends it back."""
+    calls = [[(call.id, call.name) for call in each.tool_calls] for each in (answer, message)]
+    return calls[0] == calls[1] and answer.text.strip() == message.text.strip()
 
 
 def _text(value: Any) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import asdict
 from functools import cache, partial
 from typing import Any
 
 from muntin.fitting import Fitted, Recorder, Sent
 from muntin.fitting.recorder import ListDiverged
+from muntin.fitting.replies import Reading
 from muntin.fitting.talk import LazyMessages
 from muntin.gateway.conversations import (
     REFUSED,
@@ -22,7 +22,6 @@ from muntin.gateway.conversations import (
     Conversations,
     answer_digest,
 )
-from muntin.gateway.replies import Reading
 from muntin.providers.model import Reply
 
 # A request is recorded when its answer has passed, or when the answer has not come for this many
@@ -128,7 +127,7 @@ class Recording:
             elif reply is None:
                 self._recorder.answered(sent, answer=answer())
             else:
-                meta = {"usage": asdict(reply.usage), "finish_reason": reply.finish_reason}
+                meta = {"usage": reply.usage.to_dict(), "finish_reason": reply.finish_reason}
                 self._recorder.answered(sent, reply.message, meta=meta, answer=answer())
             self._conversations.let_go(conversation)
 

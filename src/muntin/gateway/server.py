@@ -24,12 +24,12 @@ from muntin.core.budget import Budget
 from muntin.core.checks import check_count, check_seconds, shown
 from muntin.errors import BudgetExceeded, InvalidInput, MuntinError, needing
 from muntin.fitting import Fitted, Fitter, Recorder
+from muntin.fitting.replies import Reading
 from muntin.fitting.requests import Form, fit_request, form_of
 from muntin.fitting.talk import LazyMessages
 from muntin.gateway.conversations import Conversation, Conversations, caller_of, name_of
 from muntin.gateway.receipts import HEADER, passed, receipt_of, written
 from muntin.gateway.recording import Recording
-from muntin.gateway.replies import Reading
 from muntin.inspector.server import bind, is_loopback, quiet_server
 from muntin.settings import counter_for
 from muntin.threads import in_thread
@@ -247,6 +247,8 @@ class Gateway:
             if fit is not None:
                 read = reading if whole and not refused else None
                 self._recording.answered(fit.conversation, recorded, read, refused=refused)
+                if read is not None:
+                    self._fitter.enter_usage(fit.fitted, read.reply)
 
     def _receipt(self, receipt: Mapping[str, Any], fit: _Fit | None) -> Header:
         if fit is not None:

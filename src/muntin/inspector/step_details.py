@@ -229,7 +229,7 @@ def answer_of(plans: Plans, session: str, record: Record) -> dict[str, Any]:
         cost = cost_of(model, usage)
     return {
         "answer": answer,
-        "usage": None if usage is None else asdict(usage),
+        "usage": None if usage is None else usage.to_dict(),
         "cost": None if cost is None else float(cost),
         "claim": _claim(report, usage),
     }

@@ -11,7 +11,8 @@ from typing import Any
 
 from muntin.core.budget import Budget
 from muntin.fitting import Fitter
-from muntin.fitting.client import afit_body, fit_body, fitter_of
+from muntin.fitting.client import FittedBody, afit_body, fit_body, fitter_of
+from muntin.fitting.replies import watch_body
 
 __all__ = ["FitTransport"]
 
@@ -35,7 +36,9 @@ class FitTransport:
         """Send a request that fits."""
         body = _json(request.read()) if request.method == "POST" else None
         if body is not None:
-            request = _with(request, body, fit_body(self._fitter, str(request.url), body))
+            fitted = fit_body(self._fitter, str(request.url), body)
+            response = self._transport.handle_request(_with(request, body, fitted.body))
+            return _watch(response, fitted)
         return self._transport.handle_request(request)
 
     async def handle_async_request(self, request: Any) -> Any:
@@ -43,7 +46,8 @@ class FitTransport:
         body = _json(await request.aread()) if request.method == "POST" else None
         if body is not None:
             fitted = await afit_body(self._fitter, str(request.url), body)
-            request = _with(request, body, fitted)
+            smaller = _with(request, body, fitted.body)
+            return _watch(await self._transport.handle_async_request(smaller), fitted)
         return await self._transport.handle_async_request(request)
 
     def close(self) -> None:
@@ -67,6 +71,17 @@ class FitTransport:
 
     async def __aexit__(self, *raised: Any) -> None:
         await self._transport.__aexit__(*raised)
+
+
+def _watch(response: Any, fitted: FittedBody) -> Any:
+    """Return a response whose usage is read as it passes."""
+    if fitted.enter is not None and response.status_code < _REFUSED:
+        watch_body(fitted.form, response, fitted.enter)
+    return response
+
+
+# Responses from this status on hold no answer.
+_REFUSED = 400
 
 
 def _json(content: bytes) -> Any:

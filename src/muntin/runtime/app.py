@@ -24,6 +24,7 @@ from muntin.core.checks import (
     refuse_blank,
     shown,
 )
+from muntin.core.counting.book import CountBook
 from muntin.core.counting.counter import (
     AttachmentTokens,
     Counter,
@@ -136,6 +137,7 @@ class App:
         self.queue = TurnQueue()
         self.summaries = Summaries()
         self.embeddings = Embeddings()
+        self.counts = CountBook()
         # The Composer of the app's own model, and the settings it was made for.
         self._composer: tuple[tuple[Any, ...], Composer] | None = None
         most = None if max_pending is None else check_count(max_pending, "max_pending")
@@ -243,6 +245,7 @@ class App:
             tokenizer=self.tokenizer,
             attachment_tokens=files,
             caching=caching,
+            book=self.counts,
         )
 
     def answering(self, model: str | Model | None, what: str) -> Model:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from inspect import isawaitable
 from typing import Any, TypeAlias, TypeVar
@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 from muntin.agent.loop import Run, is_paused
 from muntin.agent.tools import Tools
 from muntin.composer import Composer
-from muntin.core.message import Message, at_position
+from muntin.core.message import Message, answered, at_position
 from muntin.core.parts import ToolCall
 from muntin.core.planning.slots import Slots
 from muntin.core.usage import Usage
@@ -96,6 +96,7 @@ class RecordedRun(Run):
             settings=settings,
             counter=composer.counter,
             conversation=turn.session.id,
+            book=composer.book,
         )
 
     def _resumed(self) -> list[Message]:
@@ -107,7 +108,7 @@ class RecordedRun(Run):
                 self._turn.begun.remove(begun)
                 self._position = item.position
                 session = self._turn.session.id
-                return project([item, *children], session=session) if children else []
+                return _in_run(project([item, *children], session=session)) if children else []
         return []
 
     def inside(self, call: ToolCall | None = None) -> AbstractContextManager[None]:
@@ -194,7 +195,7 @@ class RecordedRun(Run):
             counter=counter,
             run=self._position,
             visibility=self._opening.visibility,
-            meta={"usage": asdict(usage)} if has_cost else None,
+            meta={"usage": usage.to_dict()} if has_cost else None,
             step=self._step,
             ends="completed" if self._ends and is_last else None,
             then=self._read_entries if message.role == "tool" else None,
@@ -214,7 +215,8 @@ class RecordedRun(Run):
             )
         key = counter.key(message)
         counted = None if key is None or key not in item.tokens else (key, item.tokens[key])
-        return at_position(message, self._position, counted, (turn.session.id, item.position))
+        shows = (turn.session.id, item.position)
+        return at_position(message, self._position, counted, shows, message.answer_tokens)
 
     async def record_failure(self, error: Exception) -> None:
         """Record the error, unless the wake is handed back for it."""
@@ -229,3 +231,12 @@ class RecordedRun(Run):
                     replace(draft, run=self._position, visibility=self._opening.visibility)
                 )
             self._turn.recorded = error
+
+
+def _in_run(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages of a run that goes on: the reasoning of its answers is read again."""
+    return [
+        answered(message, known and known._replace(in_run=True))
+        for message in messages
+        for known in (message.answer_tokens,)
+    ]

@@ -20,6 +20,7 @@ from muntin.core.message import Message, at_position, characters_of, system, use
 from muntin.core.parts import Part, Text
 from muntin.core.planning.slot import MessageLike
 from muntin.core.tags.xml import element
+from muntin.core.usage import Usage
 from muntin.errors import InvalidType
 from muntin.timeline.entries import entry_of
 from muntin.timeline.items import FACT, Item
@@ -77,8 +78,16 @@ class _Placing:
         """Return the key under which an item keeps the count of a message."""
         return None if self._counter is None else self._counter.key(message)
 
-    def put(self, message: Message, tokens: Mapping[str, int], at: float, shows: Item) -> Message:
-        """Return a message that shows an item, placed at `at`.
+    def put(
+        self,
+        message: Message,
+        tokens: Mapping[str, int],
+        at: float,
+        shows: Item,
+        answer: Item | None = None,
+    ) -> Message:
+        """Return a message that shows an item, placed at `at`; the usage of the `answer` in it may
+        be another item's.
 
         The same message at the same place is the same object again, which memos recognise.
         """
@@ -89,9 +98,12 @@ class _Placing:
         if key not in tokens:
             key = self.key(message) if tokens else None
         counted = (key, tokens[key]) if key is not None and key in tokens else None
+        used = (answer or shows).meta.get("usage") if message.role == "assistant" else None
+        known = None if used is None else Usage.from_dict(used).answer(in_run=False)
+        known = known if known and known.output else None
         if self._session is None:
-            return at_position(message, at, counted)
-        placed = at_position(message, at, counted, (self._session, shows.position))
+            return at_position(message, at, counted, None, known)
+        placed = at_position(message, at, counted, (self._session, shows.position), known)
         # A message made from a payload is new each time.
         size = None if shows.message is None else characters_of(message)
         if size is not None:
@@ -266,7 +278,7 @@ def _answer_with_reasoning(items: Sequence[Item], placing: _Placing, at: float) 
         # One message now, so the overhead is counted once.
         spared = placing.overhead * (len(items) - 1)
         tokens = {key: sum(item.tokens[key] for item in items) - spared}
-    return placing.put(joint, tokens, at, items[0])
+    return placing.put(joint, tokens, at, items[0], items[-1])
 
 
 def _joint(thoughts: Sequence[Message], last: Message) -> Message:

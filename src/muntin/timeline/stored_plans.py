@@ -16,8 +16,9 @@ from muntin.core.budget import Budget
 from muntin.core.caching.frontier import Frontier
 from muntin.core.checks import compact_json, digest
 from muntin.core.counting.counter import Counter, TokenizerLike, as_tokenizer
+from muntin.core.counting.law import Anchor
 from muntin.core.counting.memo import memoize_by_identity
-from muntin.core.message import Message, as_message, characters_of, counted
+from muntin.core.message import Message, answered, as_message, characters_of, counted
 from muntin.core.planning.compact import Ladder, Results
 from muntin.core.planning.plan import Declaration, Plan
 from muntin.core.planning.planner import plan_window
@@ -34,6 +35,7 @@ from muntin.core.planning.slot import (
 )
 from muntin.core.profile import as_profile
 from muntin.core.schemas import Schemas
+from muntin.core.usage import AnswerTokens
 from muntin.errors import InvalidInput, NeedsConversation
 from muntin.timeline.markers import read_marker, write_marker
 
@@ -73,11 +75,30 @@ def write_plan(plan: Plan, contents: dict[str, str]) -> dict[str, Any]:
         "caching": profile is not None and profile.caching is not None,
         "tools": [_put(schema, contents) for schema in tools],
         "recap": None if declared.recap is None else list(astuple(declared.recap)),
+        **_write_law(declared.counter),
         "slots": [
             _write_slot(slot, budget * _CHARACTERS, contents, _questions(plan, slot))
             for slot in declared.slots
         ],
     }
+
+
+def _write_law(counter: Counter) -> dict[str, Any]:
+    """Return what was known of how the provider counts, and what the schema of the answer costs."""
+    law, form = counter.law, counter.answer - getattr(counter.tokenizer, "answer_overhead", 0)
+    if law == replace(law, fixed=None, factor=1.0, excess=0, anchor=None):
+        return {"form": form} if form else {}
+    anchor = None if law.anchor is None else law.anchor.to_json()
+    return {"form": form, "law": [law.fixed and list(law.fixed), law.factor, law.excess, anchor]}
+
+
+def _with_law(counter: Counter, written: Mapping[str, Any]) -> Counter:
+    counter = counter.with_form_tokens(written.get("form", 0))
+    if "law" not in written:
+        return counter
+    fixed, factor, excess, anchor = written["law"]
+    law = replace(counter.law, fixed=fixed and tuple(fixed), factor=factor, excess=excess)
+    return counter.with_law(law.after(None if anchor is None else Anchor.from_json(anchor)))
 
 
 def _questions(plan: Plan, slot: Slot) -> list[int]:
@@ -147,13 +168,27 @@ def _shown(slot: Slot, characters: int, questions: Sequence[int]) -> list[Messag
 @memoize_by_identity(characters_of)
 def _content(message: Message) -> tuple[str, str]:
     """Return a message as JSON, and the name under which it is kept."""
-    return _written(message)
+    return _written(message, message.answer_tokens)
 
 
 @lru_cache(maxsize=2_048)  # most messages of a window were in the one before
-def _written(message: Message) -> tuple[str, str]:
-    text = compact_json(message.to_dict())
+def _written(message: Message, reported: AnswerTokens | None) -> tuple[str, str]:
+    data = message.to_dict()
+    if reported is not None:
+        data[_REPORTED] = list(reported)
+    text = compact_json(data)
     return digest(text, 12), text
+
+
+def _read_message(data: Mapping[str, Any]) -> Message:
+    if _REPORTED not in data:
+        return Message.from_dict(data)
+    plain = {key: value for key, value in data.items() if key != _REPORTED}
+    return answered(Message.from_dict(plain), AnswerTokens(*data[_REPORTED]))
+
+
+# What the provider reported of an answer, beside the fields of the message.
+_REPORTED = "muntin_reported"
 
 
 # A long list is kept in blocks. The name of a message decides whether a block ends there: about
@@ -246,7 +281,9 @@ def read_plan(
     declared = Declaration(
         tuple(slots),
         Budget(written["budget"]),
-        Counter.of(profile, tokenizer=tokenizer or _tokenizer(written["tokenizer"])),
+        _with_law(
+            Counter.of(profile, tokenizer=tokenizer or _tokenizer(written["tokenizer"])), written
+        ),
         Schemas([get(key) for key in written["tools"]]),
         profile,
         _read_previous(written["previous"], get) if written.get("previous") else None,
@@ -283,7 +320,7 @@ def _read_slot(index: int, written: Mapping[str, Any], get: Callable[[str], Any]
         trim["ladder"] = Ladder(*written["ladder"])
     if "marker" in written:
         trim["marker"] = read_marker(written["marker"])
-    messages = tuple(map(Message.from_dict, _read_list(written["messages"], get, get)))
+    messages = tuple(map(_read_message, _read_list(written["messages"], get, get)))
     pool = Pool(*written["pool"]) if "pool" in written else None
     return Slot(
         written["name"], index, messages, size=Size(**values["size"]), trim=Trim(**trim),

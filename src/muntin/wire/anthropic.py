@@ -31,6 +31,7 @@ from muntin.core.profile import OMITTED
 from muntin.core.tool_marks import FIND, found_names, found_tools
 from muntin.core.toolboxes.finding import declaration_of
 from muntin.core.toolboxes.offer import deferred
+from muntin.core.usage import ServerLoop
 from muntin.core.window import Window
 from muntin.errors import InvalidInput, InvalidType, MuntinError
 from muntin.wire.answers import END, AnswerParts
@@ -739,14 +740,37 @@ def decode(response: Any, window: Window | None = None) -> Reply:
         ) from error
     return Reply(
         names_of(window).read(message),
-        usage=_usage(data.get("usage")),
+        usage=usage_of(data.get("usage")),
         finish_reason=_FINISH.get(finish, finish),
         window=window,
     )
 
 
-def _usage(usage: Any) -> Usage:
-    """Read the billed tokens; Anthropic counts uncached input apart from cached input."""
+def usage_of(usage: Any) -> Usage:
+    """Read the billed tokens; Anthropic counts uncached input apart from cached input.
+
+    Of a request that the server made several of, `iterations` lists all that is billed; compaction
+    is not in the totals.
+    """
+    thought = get(usage, "output_tokens_details") if usage is not None else None
+    reasoning = count(thought, "thinking_tokens")
+    entries = get(usage, "iterations") if usage is not None else None
+    if not isinstance(entries, list | tuple) or not entries:
+        return replace(_billed(usage), reasoning=reasoning)
+    billed = [_billed(entry) for entry in entries]
+    kinds = [get(entry, "type") for entry in entries]
+    total = replace(sum(billed, Usage()), reasoning=reasoning)
+    answers = [one for one, kind in zip(billed, kinds, strict=True) if kind == "message"]
+    is_compacted = "compaction" in kinds
+    if len(entries) == 1 and not is_compacted:
+        return total
+    last = (answers or billed)[-1]
+    first = 0 if is_compacted or not answers else answers[0].input
+    answer = last.input + last.output - first if first else last.output
+    return replace(total, loop=ServerLoop(first, last.input, max(last.output, answer)))
+
+
+def _billed(usage: Any) -> Usage:
     read, written = count(usage, "cache_read_input_tokens"), count(usage, _WRITTEN)
     fresh = count(usage, "input_tokens")
     return Usage(fresh + read + written, count(usage, "output_tokens"), read, written)
@@ -754,6 +778,8 @@ def _usage(usage: Any) -> Usage:
 
 _WRITTEN = "cache_creation_input_tokens"
 _USAGE = ("input_tokens", "output_tokens", "cache_read_input_tokens", _WRITTEN)
+# What a stream reports beside the counts, in its last event.
+_REPORTED_LAST = ("output_tokens_details", "iterations")
 
 
 class Assembler:
@@ -763,7 +789,7 @@ class Assembler:
         self._names = names_of(window)
         self._blocks: dict[int, dict[str, Any]] = {}
         self._pieces: dict[int, dict[str, list[str]]] = {}
-        self._usage: dict[str, int] = {}
+        self._usage: dict[str, Any] = {}
         self._stop: str | None = None
 
     @property
@@ -793,7 +819,7 @@ class Assembler:
 
     def _count(self, usage: Any) -> None:
         """Take over the counts; they are cumulative."""
-        for name in _USAGE if usage is not None else ():
+        for name in (*_USAGE, *_REPORTED_LAST) if usage is not None else ():
             value = get(usage, name)
             if value is not None:
                 self._usage[name] = value

@@ -339,11 +339,13 @@ def _message(data: Mapping[str, Any]) -> Message:
 def usage_of(usage: Any) -> Usage:
     """Read the billed tokens."""
     details = get(usage, "prompt_tokens_details") if usage is not None else None
+    made = get(usage, "completion_tokens_details") if usage is not None else None
     return Usage(
         count(usage, "prompt_tokens"),
         count(usage, "completion_tokens"),
         count(details, "cached_tokens"),
         count(details, "cache_write_tokens"),
+        count(made, "reasoning_tokens"),
     )
 
 

@@ -637,13 +637,19 @@ def _reply(
     reason = _FINISH.get(finish, finish.lower())
     return Reply(
         message,
-        usage=Usage(
-            _tokens(usage, "prompt_token_count", "tool_use_prompt_token_count"),
-            _tokens(usage, "candidates_token_count", "thoughts_token_count"),
-            _tokens(usage, "cached_content_token_count"),
-        ),
+        usage=usage_of(usage),
         finish_reason="tool_calls" if reason == "stop" and message.tool_calls else reason,
         window=window,
+    )
+
+
+def usage_of(usage: Any) -> Usage:
+    """Read the billed tokens."""
+    return Usage(
+        _tokens(usage, "prompt_token_count", "tool_use_prompt_token_count"),
+        _tokens(usage, "candidates_token_count", "thoughts_token_count"),
+        _tokens(usage, "cached_content_token_count"),
+        reasoning=_tokens(usage, "thoughts_token_count"),
     )
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from muntin.core.compaction import is_readable
 from muntin.core.message import Message, Role
 from muntin.core.profile import Profile
+from muntin.core.usage import Usage
 from muntin.core.window import Breakpoint, Window
 
 # Tuples, not dataclasses: one is made for most messages of every list, so it must be quick.
@@ -28,7 +29,8 @@ class Piece(NamedTuple):
     `ref` is the adapter's own: an item, or the numbers of an item and of a part. `opaque` says why
     the item could not be read; then it counts as `tokens`, else as the size of `message` or `ref`.
     `repaired` says that the item cannot be sent as it is: the text and the arguments of `message`
-    are always written back.
+    are always written back. `usage` is what the provider reported of an answer, where the item
+    says so.
     """
 
     message: Message | None
@@ -36,6 +38,7 @@ class Piece(NamedTuple):
     opaque: str | None = None
     tokens: int | None = None
     repaired: bool = False
+    usage: Usage | None = None
 
 
 class Placed(NamedTuple):

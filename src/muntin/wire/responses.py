@@ -649,18 +649,24 @@ def decode(response: Any, window: Window | None = None) -> Reply:
         raise InvalidInput(
             f"expected {RESPONSE}; its output cannot be read: {shown(error)}"
         ) from error
-    usage = data.get("usage")
-    details = get(usage, "input_tokens_details") if usage is not None else None
     return Reply(
         names_of(window).read(message),
-        usage=Usage(
-            count(usage, "input_tokens"),
-            count(usage, "output_tokens"),
-            count(details, "cached_tokens"),
-            count(details, "cache_write_tokens"),
-        ),
+        usage=usage_of(data.get("usage")),
         finish_reason=_finish(data, message),
         window=window,
+    )
+
+
+def usage_of(usage: Any) -> Usage:
+    """Read the billed tokens."""
+    details = get(usage, "input_tokens_details") if usage is not None else None
+    made = get(usage, "output_tokens_details") if usage is not None else None
+    return Usage(
+        count(usage, "input_tokens"),
+        count(usage, "output_tokens"),
+        count(details, "cached_tokens"),
+        count(details, "cache_write_tokens"),
+        count(made, "reasoning_tokens"),
     )
 
 

@@ -216,7 +216,7 @@ def test_image_formula_for_model(model: str, formula: str) -> None:
 def test_every_attachment_has_a_cost() -> None:
     assert dict(ATTACHMENT_TOKENS) == {
         "image": image_tokens(1024, 1024, formula="anthropic"),
-        "document": 13_704,
+        "document": 1_500,
         "audio": 1_920,
         "video": 18_000,
     }

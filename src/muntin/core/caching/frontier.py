@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -17,7 +17,9 @@ from muntin.core.caching.cleared import ClearedText
 from muntin.core.checks import check_size, shown
 from muntin.core.checks import digest as hashed
 from muntin.core.compaction import newest_compaction
+from muntin.core.counting.book import CountedRequest
 from muntin.core.counting.counter import Counter
+from muntin.core.counting.law import Anchor
 from muntin.core.digests import BYTES, digest
 from muntin.core.message import Message, role_of
 from muntin.core.planning.memory import ConversationState, read_conversation_state
@@ -49,6 +51,7 @@ class Frontier:
     texts for one turn that stay in it. `summary` is where the provider's summary stands on the
     timeline, its position and its item. `carried` are the declarations, as JSON, of tools that stay
     loaded in front of the history; `tool_index` is the text that says which tools can be loaded.
+    The `anchor` is the newest request whose input was reported.
     """
 
     starts: tuple[ConversationState, ...] = ()
@@ -66,6 +69,7 @@ class Frontier:
     cleared: tuple[ClearedText, ...] = field(default=(), kw_only=True)
     carried: tuple[str, ...] = field(default=(), kw_only=True)
     tool_index: str = field(default="", kw_only=True)
+    anchor: Anchor | None = field(default=None, kw_only=True)
 
     @property
     def labels(self) -> list[str]:
@@ -89,6 +93,7 @@ class Frontier:
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values; `from_dict` reads them back."""
         summary = {} if self.summary is None else {"summary": list(self.summary)}
+        anchor = {} if self.anchor is None else {"anchor": self.anchor.to_json()}
         data = summary | {
             "version": _VERSION,
             "starts": [start.to_dict() for start in self.starts],
@@ -103,6 +108,7 @@ class Frontier:
             "chunks": list(self.chunks),
             **({"carried": list(self.carried)} if self.carried else {}),
             **({"tool_index": self.tool_index} if self.tool_index else {}),
+            **anchor,
         }
         if self.sent is not None:
             data["sent"] = list(self.sent)
@@ -151,6 +157,7 @@ class Frontier:
                 ),
                 carried=tuple(str(text) for text in data.get("carried", ())),
                 tool_index=str(data.get("tool_index", "")),
+                anchor=Anchor.from_json(data["anchor"]) if data.get("anchor") else None,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInput(
@@ -210,6 +217,8 @@ class LazyFrontier:
         self._chunked = chunked
         self._proves = proves
         self.cleared = cleared
+        # The newest request of the conversation whose input was reported.
+        self.anchor = counter.law.anchor
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, LazyFrontier):
@@ -221,6 +230,21 @@ class LazyFrontier:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Frontier.from_dict, (self.frontier.to_dict(),)
+
+    @property
+    def counted(self) -> CountedRequest:
+        """The size of the request, for the book of counts."""
+        law, has_tools = self._counter.law, bool(self._tools)
+        size = self._counter.size(self.messages, self._tokens, has_tools)
+        return CountedRequest(
+            size, law.estimate(self._tokens, has_tools), None if self.moved else law.anchor
+        )
+
+    def enter_reported(self, tokens: int) -> None:
+        """Take over what the provider reported as the input of the request."""
+        counted = self.counted
+        if counted.is_plausible(tokens):
+            self.anchor = Anchor(counted.size, tokens)
 
     @property
     def hashed(self) -> tuple[Sequence[Message], Sequence[str]]:
@@ -327,9 +351,14 @@ class LazyFrontier:
         gone = sum([self._counter.message(message) for message in self.messages[place:]])
         return max(0, self._tokens - gone)
 
-    @cached_property
+    @property
     def frontier(self) -> Frontier:
         """The frontier with everything hashed."""
+        frontier = self._unreported
+        return frontier if self.anchor is None else replace(frontier, anchor=self.anchor)
+
+    @cached_property
+    def _unreported(self) -> Frontier:
         lasting = lasting_count(self._slots, self._behind)
         return Frontier(
             self.starts,

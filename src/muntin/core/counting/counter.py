@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checkable
 from weakref import WeakKeyDictionary
@@ -17,14 +17,16 @@ from weakref import WeakKeyDictionary
 from muntin.core.checks import check_size, compact_json, shown
 from muntin.core.counting.files import data_of, file_tokens, held_file, is_text
 from muntin.core.counting.images import ATTACHMENT_TOKENS, image_tokens
+from muntin.core.counting.law import PLAIN, Law, Size
 from muntin.core.counting.memo import FormMemo
 from muntin.core.counting.sizes import size_of, size_of_url
 from muntin.core.counting.tools import name_forms, tools_tokens
-from muntin.core.message import NO_RESULT, Message, counted
+from muntin.core.message import NO_RESULT, Message, answered, counted, has_thought
 from muntin.core.model_name import ModelName
 from muntin.core.parts import MODALITIES, Attachment, File, Image, Other, Part, Reasoning, Text
 from muntin.core.schemas import NO_SCHEMAS, Schemas
 from muntin.core.tool_marks import CALL, is_boxed
+from muntin.core.usage import AnswerTokens
 from muntin.errors import InvalidInput, InvalidType, MissingExtra, TokenizerError
 
 if TYPE_CHECKING:
@@ -35,6 +37,12 @@ _BESIDE = "/beside+"
 
 # Raised when a rule of counting changes: older counts, and counts in files, are not used.
 COUNTING = 2
+# A report of an answer is not believed beyond four times its count and so many tokens.
+_FEW = 256
+# What only the provider can read: it is not a part of the prompt's text.
+_SEALED = frozenset({"encrypted_content", "signature", "fingerprint", "thought_signature"})
+# A conversation that OpenAI compacted, until its size is reported (recorded: 285).
+_COMPACTION = 300
 
 
 @runtime_checkable
@@ -170,6 +178,7 @@ class Counter:
         "_tools",
         "answer",
         "forms",
+        "law",
         "name",
         "name_overhead",
         "overhead",
@@ -191,6 +200,8 @@ class Counter:
         self.answer = self._overhead("answer_overhead")
         self._attachment_tokens = check_attachment_tokens(attachment_tokens)
         self._image_formula = image_formula
+        # How the tokens of a request by the provider follow from those counted here.
+        self.law = PLAIN
         self._counts = _memo_for(self.tokenizer, "texts")
         # The shorter forms of messages with their tokens. Attachments that the caller counts, by a
         # rule that may change, are in no shared memo.
@@ -204,7 +215,7 @@ class Counter:
         if not isinstance(self.tokenizer, _FunctionTokenizer):
             self.text_key = f"{self.name}+{self.overhead}#{COUNTING}"
             if attachment_tokens is None:
-                self._media_key = f"{self.text_key}/{image_formula}/pixels"
+                self._media_key = f"{self.text_key}/{image_formula}/sealed"
         # Whether messages note their counts. Not with a tokenizer object or function of the caller:
         # another one may have the same name.
         self._notes = tokenizer is None or tokenizer.__class__ is str
@@ -239,14 +250,39 @@ class Counter:
                 as_tokenizer(tokenizer := profile.tokenizer)
             except MissingExtra:
                 tokenizer = None
-        return cls(
+        counter = cls(
             tokenizer, attachment_tokens=attachment_tokens, image_formula=profile.image_formula
         )
+        # A tokenizer that counts no frames of requests counts texts alone.
+        first = profile.added_tokens if counter.answer else (0, 0)
+        counter.law = Law(first, keeps_thoughts=profile.keeps_thoughts)
+        return counter
+
+    def with_law(self, law: Law) -> Counter:
+        """Return the counter of a model of which more is known."""
+        if law == self.law:
+            return self
+        return self._copied(law=law)
+
+    def with_form(self, schema: Mapping[str, Any] | None) -> Counter:
+        """Return the counter of requests for an answer of a given form: its schema is sent along,
+        and counts as a part of the answer's frame."""
+        return self.with_form_tokens(self.form(schema))
+
+    def with_form_tokens(self, tokens: int) -> Counter:
+        """Do the same as `with_form` for a schema that has so many tokens."""
+        return self._copied(answer=self.answer + tokens) if tokens else self
+
+    def _copied(self, **changes: Any) -> Counter:
+        copy = object.__new__(Counter)
+        for name in Counter.__slots__:
+            setattr(copy, name, changes.get(name, getattr(self, name)))
+        return copy
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without the memo, which all counters of a tokenizer share.
-        tokens, formula = self._attachment_tokens or None, self._image_formula
-        return partial(Counter, self.tokenizer, attachment_tokens=tokens, image_formula=formula), ()
+        state = (self.tokenizer, self._attachment_tokens or None, self._image_formula)
+        return _restored, (*state, self.answer, self._notes, self.law)
 
     def text(self, text: str) -> int:
         """Count a text."""
@@ -283,8 +319,50 @@ class Counter:
         return answer
 
     def message(self, message: Message) -> int:
-        """Count a message: its text, calls, parts and attachments, and the overhead."""
-        stored = message.known_tokens
+        """Count a message: its text, calls, parts and attachments, and the overhead. An answer has
+        as many tokens as the provider reported."""
+        if message.answer_tokens is not None:
+            return self._answer(message, message.answer_tokens)
+        return self.plain(message)
+
+    def size(self, messages: Iterable[Message], tokens: int, has_tools: bool) -> Size:
+        """Return the size of a request of `tokens` tokens that holds these messages."""
+        if not any(message.answer_tokens for message in messages):
+            return Size(tokens, 0, has_tools)
+        answers = counted_as = 0
+        for message in messages:
+            if message.answer_tokens is not None:
+                size = self._answer(message, message.answer_tokens)
+                counted_as += size
+                answers += round(size * self.law.factor)
+        return Size(max(0, tokens - counted_as), answers, has_tools)
+
+    def shortened(self, message: Message, shorter: Message) -> Message:
+        """Return a shorter form of an answer: the reasoning that led to it counts as before."""
+        known = message.answer_tokens
+        if known is None or not known.reasoning:
+            return shorter
+        visible = round(self.law.factor * self.plain(shorter, thoughts=False))
+        return answered(shorter, known._replace(output=known.reasoning + visible))
+
+    def _answer(self, message: Message, known: AnswerTokens) -> int:
+        """Count an answer whose tokens the provider reported. Its reasoning counts if it is sent
+        back and read again: in the tool loop that it began, and later by some models."""
+        plain = self.plain(message)
+        is_sent = has_thought(message)
+        is_read = is_sent and (known.in_run or self.law.keeps_thoughts)
+        if is_sent and not is_read and not known.reasoning:  # a part of it, nobody knows how large
+            return self.plain(message, thoughts=False)
+        if known.reasoning and is_sent:
+            plain = self.plain(message, thoughts=False)
+        visible = self.law.ours(max(0, known.output - known.reasoning))
+        if not (is_read and not known.reasoning):
+            visible = min(visible, 4 * plain + _FEW)
+        return max(plain // 2, visible) + (self.law.ours(known.reasoning) if is_read else 0)
+
+    def plain(self, message: Message, *, thoughts: bool = True) -> int:
+        """Count a message by its content, whatever was reported of it."""
+        stored = message.known_tokens if thoughts else None
         if stored is not None and (stored[0] == self.text_key or stored[0] == self.key(message)):
             return stored[1]
         content = message.content
@@ -293,7 +371,11 @@ class Counter:
             if isinstance(content, str):
                 tokens += self.text(content)
             else:
-                tokens += sum(map(self._part, content or ()))
+                tokens += sum(
+                    self._part(part)
+                    for part in content or ()
+                    if thoughts or not isinstance(part, Reasoning)
+                )
             for call in message.tool_calls:
                 # A tool may be sent under another name: the longest is counted.
                 tokens += max(map(self.text, name_forms(call.name))) + self.text(call.arguments)
@@ -302,14 +384,14 @@ class Counter:
             tokens += sum(map(self._attachment, message.attachments))
             if message.name:
                 tokens += self.text(message.name) + self.name_overhead
-            if message.extra:
+            if message.extra and thoughts:
                 tokens += self._extra(message, message.extra)
         except TokenizerError as error:
             at = "" if message.at is None else f" at {message.at:g}"
             located = TokenizerError(f"{error}; it is in a message of role {message.role!r}{at}")
             located.culprit = message
             raise located from error
-        if stored is None and self._notes and (key := self.key(message)) is not None:
+        if stored is None and thoughts and self._notes and (key := self.key(message)) is not None:
             counted(message, key, tokens)
         return tokens
 
@@ -355,8 +437,10 @@ class Counter:
         return 0 if schema is None else self.overhead + self.text(compact_json(schema))
 
     def beside(self, tools: Iterable[Mapping[str, Any]]) -> int:
-        """Count what a request costs beside its messages: tools, and the frame of the answer."""
-        return self.tools(tools) + self.answer
+        """Count what a request costs beside its messages: tools, the frame of the answer, and what
+        the provider always adds."""
+        tokens = self.tools(tools) + self.answer
+        return tokens + self.law.first[bool(getattr(tools, "in_prompt", tools))]
 
     def _extra(self, message: Message, extra: Mapping[str, Any]) -> int:
         """Count the fields that Chat Completions servers put beside the content and take back:
@@ -422,6 +506,10 @@ class Counter:
             return ATTACHMENT_TOKENS["document"]
         if kind == "redacted_thinking":
             return 0
+        if kind == "compaction" and "encrypted_content" in part.data:
+            return _COMPACTION
+        if not _SEALED.isdisjoint(part.data):
+            return self.text(compact_json({k: v for k, v in part.data.items() if k not in _SEALED}))
         return self.text(compact_json(part.data))
 
     def _attachment(self, item: Attachment) -> int:
@@ -444,6 +532,19 @@ class Counter:
                 formula=self._image_formula,
             )
         return tokens + self.text(file_hint(item.name))
+
+
+def _restored(
+    tokenizer: Tokenizer,
+    attachment_tokens: AttachmentTokens | None,
+    formula: str,
+    answer: int,
+    notes: bool,
+    law: Law,
+) -> Counter:
+    """Return a counter that was pickled."""
+    counter = Counter(tokenizer, attachment_tokens=attachment_tokens, image_formula=formula)
+    return counter._copied(answer=answer, _notes=notes, law=law)
 
 
 def file_hint(name: str) -> str:

@@ -145,7 +145,9 @@ class Compactor:
         """Return the messages of a unit at a level, and their tokens."""
         if not self._rules:
             self._rules = f"{self.results} {self.ladder} {self.window} {self.loads}"
-        key = (level, messages, self._rules)
+        reported = [message.answer_tokens for message in messages]
+        law = (*reported, self.counter.law.factor) if any(reported) else ()
+        key = (level, messages, self._rules, *law)
         cached: Costed | None = self.counter.forms.get(key)
         if cached is None:
             compacted = tuple(self._messages(level, messages))
@@ -244,7 +246,9 @@ class Compactor:
         shares = allocate(most, sizes, [1] * len(sizes))
         pairs = zip(message.tool_calls, shares, strict=True)
         calls = tuple([self._call(call, level, share) for call, share in pairs])
-        return message if calls == message.tool_calls else replace(message, tool_calls=calls)
+        if calls == message.tool_calls:
+            return message
+        return self.counter.shortened(message, replace(message, tool_calls=calls))
 
     def body_tokens(self, message: Message) -> int:
         """Return what may be cut of a message: the arguments of its calls, or its content."""

@@ -25,7 +25,7 @@ from muntin.core.planning.memory import ConversationState
 from muntin.core.planning.render import Rendered, find_last_lowered, render
 from muntin.core.planning.slot import Recap, Slot
 from muntin.core.profile import Caching, Profile
-from muntin.core.report import Prefix, Report, SlotReport, ToolOutcome, joined_tools
+from muntin.core.report import Counts, Prefix, Report, SlotReport, ToolOutcome, joined_tools
 from muntin.core.schemas import NO_SCHEMAS, Schemas
 from muntin.core.thoughts import count_thoughts
 from muntin.core.toolboxes.finding import WindowSearch
@@ -59,12 +59,18 @@ class Declaration:
         """Whether the next window must know all that this one sends."""
         return self.is_bound or (self.profile is not None and self.profile.clear_at)
 
+    @property
+    def has_tools(self) -> bool:
+        """Whether the prompt has tools."""
+        return bool(self.tools.in_prompt)
+
 
 @dataclass(frozen=True)
 class Plan:
     """What was decided about every slot, in window order, and about the window.
 
-    `starts` are what conversations remember for the next window. `lead` are the tokens of a user
+    `starts` are what conversations remember for the next window. `counted` are the tokens counted
+    here of everything that is sent. `lead` are the tokens of a user
     message that the provider wants first, `answer` the tokens that frame the answer; `joined` is
     what joining texts adds to the sum of their parts. `moved_from` is the plan that would have gone
     on with the thoughts that this one leaves out. `cleared` are texts for earlier
@@ -74,7 +80,7 @@ class Plan:
     declared: Declaration
     slots: tuple[SlotPlan, ...]
     starts: tuple[ConversationState, ...]
-    tokens: int
+    counted: int
     lead: int
     tools: int
     answer: int
@@ -82,6 +88,11 @@ class Plan:
     fallback: bool
     moved_from: Plan | None = None
     cleared: tuple[ClearedText, ...] = ()
+
+    @property
+    def tokens(self) -> int:
+        """The expected input of the request, by the provider's count."""
+        return self.declared.counter.law.estimate(self.counted, self.declared.has_tools)
 
     def window(self) -> Window:
         """Compose the window."""
@@ -166,9 +177,10 @@ class Plan:
         """Whether the window is larger than its budget, or has none."""
         available = self.declared.budget.remaining_input_tokens
         if available:
-            return self.tokens > available
+            law = self.declared.counter.law
+            return self.counted > law.room(available, self.declared.has_tools)
         return any(part.reading.units or part.reading.beyond for part in self.slots) or (
-            self.tokens > 0
+            self.counted > 0
         )
 
     @property
@@ -197,7 +209,7 @@ class Plan:
             moved=frozenset(plan.slot.name for plan in self.slots if plan.has_moved),
             behind=texts_after_conversation([plan.slot for plan in self.slots]),
             tools=self.declared.tools.in_prompt,
-            tokens=self.tokens,
+            tokens=self.counted,
             counter=self.declared.counter,
             lowered=find_last_lowered(self.slots),
             proves=self.declared.proves,
@@ -217,7 +229,7 @@ class Plan:
     def _make_report(self, *, in_ranges: bool) -> Report:
         return Report(
             slots=explain_slots(self.slots, in_ranges=in_ranges) + self._thoughts_row,
-            tokens=self.tokens,
+            counts=Counts(self.counted, self.tokens),
             budget=self.declared.budget.remaining_input_tokens,
             fallback=self.fallback,
             over_budget=self.over_budget,

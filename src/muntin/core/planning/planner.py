@@ -78,15 +78,17 @@ def _plan_following(declared: Declaration) -> Plan:
 
 def _plan(declared: Declaration, past: Past = "goes on") -> Plan:
     counter, profile = declared.counter, declared.profile
-    tools = counter.tools(declared.tools)
-    budget = max(0, declared.budget.remaining_input_tokens - tools - counter.answer)
+    tools, has_tools = counter.tools(declared.tools), declared.has_tools
+    given = declared.budget.remaining_input_tokens
+    budget = max(0, given - counter.beside(declared.tools))
+    most = counter.law.room(given, has_tools) - tools - counter.answer
     slots = _begin_at_summary(_split_question(_in_window_order(declared.slots)), profile)
     conversations = find_conversations(slots, declared.before.starts if declared.before else ())
     if past != "goes on":
         for conversation in conversations:
             conversation.thoughts = None
     readings = _read(slots, conversations, declared, budget)
-    room = budget
+    room = most = max(0, min(budget, most))
     for _ in range(_ROUNDS):
         draft = _begin(readings, conversations, declared, budget, room)
         draft.must_step = past == "moves"
@@ -96,7 +98,7 @@ def _plan(declared: Declaration, past: Past = "goes on") -> Plan:
         lead = 0
         if profile is not None and profile.user_first and not opens_with_user(draft.parts):
             lead = counter.message(OMITTED)
-        over, used = total + lead - budget, draft.used
+        over, used = total + lead - most, draft.used
         if over <= 0 or used > room or room == 0:
             break
         # A joined text may have a token more than its parts, and a lead needs room.

@@ -262,14 +262,17 @@ class Slots:
     def plan(self) -> Plan:
         """Decide what goes into the window."""
         before = self.previous
+        if isinstance(before, Window):
+            before = before.lazy_frontier
+        law = self.counter.law
         return plan_with_tools(
             Declaration(
                 tuple(self._slots),
                 self.budget,
-                self.counter,
+                self.counter if before is None else self.counter.with_law(law.after(before.anchor)),
                 self.tools,
                 self.profile,
-                before.lazy_frontier if isinstance(before, Window) else before,
+                before,
                 self.recap,
                 self._binds,
             )

@@ -202,6 +202,8 @@ class _Reader:
             message = item if item.__class__ is Message else convert(item, self.slot, index)
             counted = message.known_tokens  # most messages have it; the counter is slower
             tokens = counted[1] if counted is not None and counted[0] == plain else None
+            if message.answer_tokens is not None:
+                tokens = None
             total += self.take_message(
                 index, message, counter.message(message) if tokens is None else tokens
             )

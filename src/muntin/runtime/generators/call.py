@@ -362,8 +362,7 @@ def _composer(definition: Generator, turn: ActiveTurn, model: Model) -> Composer
         definition.what,
         caching=file is None or file.config.get("caching") is not False,
     )
-    form = composer.counter.form(asking_for(definition.output).get("output_schema"))
-    return replace(composer, budget=composer.budget.keeping(form))
+    return composer.asking_for(asking_for(definition.output).get("output_schema"))
 
 
 def gather_tools(
