@@ -235,7 +235,7 @@ class Composer:
         slots = self.slots()
         is_placed = not visible.messages
         for slot, messages in zip(declared, lists, strict=True):
-            if not (slot.is_input and slot.messages):
+            if not (slot.kind == "input" and slot.messages):
                 slots.take(slot if messages is slot.messages else replace(slot, messages=messages))
             elif is_placed:
                 slots.exclude(slot.name, reason="duplicate", detail="the input is there already")

@@ -73,7 +73,7 @@ class Recalling:
             first = self._first_shown(whole)
             if first <= _START or self._turn.number == 1:
                 return whole
-        inputs = [slot.messages for slot in slots.declared if slot.is_input]
+        inputs = [slot.messages for slot in slots.declared if slot.kind == "input"]
         query = "\n".join(as_message(item).text for messages in inputs for item in messages)
         most = self._most(composer)
         if not most or not query.strip():

@@ -405,7 +405,7 @@ def lasting_count(
         if slot is before:  # its next message
             continue
         before = slot
-        stays = inputs if slot.is_input else slot.place.lasting
+        stays = inputs if slot.kind == "input" else slot.place.lasting
         if not stays or slot.place.changes or slot.index in behind or slot.name in changed_slots:
             return place
     return len(slots)
@@ -422,9 +422,9 @@ def texts_after_conversation(slots: Iterable[Slot]) -> frozenset[int]:
     indices = []
     for slot in slots:
         if is_text(slot):
-            if has_conversation and not slot.is_input:
+            if has_conversation and slot.kind != "input":
                 indices.append(slot.index)
-        elif slot.place.lasting and slot.place.tier in (None, VOLATILE) and not slot.is_input:
+        elif slot.place.lasting and slot.place.tier in (None, VOLATILE) and slot.kind != "input":
             has_conversation = (
                 has_conversation or not slot.messages or role_of(slot.messages[0]) != "system"
             )

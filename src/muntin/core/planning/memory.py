@@ -188,7 +188,9 @@ class ConversationDraft:
             self.thoughts = None if before is None else before.thoughts
             return
         has_run = any(slot.kind == "run" and slot.messages for slot in self.slots)
-        input_slot = next((slot for slot in self.slots if slot.is_input and slot.messages), None)
+        input_slot = next(
+            (slot for slot in self.slots if slot.kind == "input" and slot.messages), None
+        )
         self.turn = "" if input_slot is None else digest(as_message(input_slot.messages[-1]))
         if before is None:
             return
@@ -292,7 +294,7 @@ class ConversationDraft:
         for slot in self.slots:
             position -= len(slot.messages)
             if position < 0:
-                return slot.is_input
+                return slot.kind == "input"
         return False
 
 
@@ -307,7 +309,7 @@ def find_conversations(
     if not histories and run is not None:  # under Exact() the run goes before its history too
         speaking = [slot for slot in slots if slot.kind == "list" and slot.may_step]
         histories = [slot for slot in speaking if is_conversation(slot.messages)][-1:]
-    input_slot = next((slot for slot in reversed(slots) if slot.is_input), None)
+    input_slot = next((slot for slot in reversed(slots) if slot.kind == "input"), None)
     if not histories and run is None:
         return []
     last = [slot for slot in (*histories[-1:], input_slot, run) if slot is not None]

@@ -186,7 +186,7 @@ class Plan:
     @property
     def input_cut(self) -> bool:
         """Whether the current input lost its middle."""
-        return any(plan.is_cut for plan in self.slots if plan.slot.is_input)
+        return any(plan.is_cut for plan in self.slots if plan.slot.kind == "input")
 
     @property
     def _sent_before(self) -> LazyFrontier | Frontier | None:

@@ -151,7 +151,7 @@ def _keeps_head(slot: Slot) -> bool:
 def _split_question(slots: list[Slot]) -> list[Slot]:
     """Where no slot is the current input, and a conversation ends with the question of this turn
     and the work done since: take it apart, so that both are protected."""
-    if any(slot.is_input and slot.messages for slot in slots):
+    if any(slot.kind == "input" and slot.messages for slot in slots):
         return slots
     place = next(
         (n for n in reversed(range(len(slots))) if slots[n].is_stepped and slots[n].messages), None
@@ -290,7 +290,7 @@ def _begin(
         parts,
         conversation=main,
         history=members.get("list"),
-        input=next((part for part in reversed(parts) if part.slot.is_input), None),
+        input=next((part for part in reversed(parts) if part.slot.kind == "input"), None),
         run=run,
     )
     filled = [(_protection(draft, part), n) for n, part in enumerate(parts) if part.reading.units]
@@ -325,7 +325,7 @@ def _protection(draft: Draft, part: SlotPlan) -> tuple[int, int, int]:
     slot = part.slot
     if slot.required:
         return 2, 0, 0
-    if slot.is_input and slot.priority == 0:
+    if slot.kind == "input" and slot.priority == 0:
         return 1, 0, 0
     if part is draft.run:  # one conversation with its history, and newer
         return 0, slot.priority if draft.history is None else draft.history.slot.priority, 1
@@ -395,7 +395,7 @@ def _remember_size(slots: Sequence[Slot], declared: Declaration) -> tuple[Conver
         return ()
     lists = [slot for slot in slots if slot.kind == "list" and slot.may_step]
     spoken = [slot for slot in lists if is_conversation(slot.messages)][-1:]
-    spoken += [slot for slot in slots if slot.is_input][-1:]
+    spoken += [slot for slot in slots if slot.kind == "input"][-1:]
     size = sum([len(slot.messages) for slot in spoken])
     return (ConversationState("input", thoughts=size),)
 

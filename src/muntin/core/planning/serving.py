@@ -126,7 +126,7 @@ def _need(draft: Draft, part: SlotPlan) -> int:
     """Return what is set aside for a slot: no more than it can use of it."""
     if part.stands:
         return fit(draft, part, sys.maxsize).tokens + _joining(draft, part)
-    if part.slot.is_input:
+    if part.slot.kind == "input":
         return least_input(part.reading, draft.counter)
     if part is draft.run and part.conversation is not None:
         return 0 if draft.fits_whole else run_need(draft, part, part.conversation)
@@ -231,7 +231,7 @@ def _divide_room(draft: Draft, party: Sequence[SlotPlan], room: int) -> list[tup
 def _ask(draft: Draft, part: SlotPlan) -> int:
     """Return what a slot would show if nothing had to give."""
     levels, conversation = NO_LEVELS, part.conversation
-    if conversation is not None and not part.slot.is_input:
+    if conversation is not None and part.slot.kind != "input":
         levels = conversation.lasting.joined(conversation.in_turn)
     ask = tokens_at(part.reading.units, levels)
     if part.slot.trim.marker is not None and part.slot.is_stepped and levels.gone:
@@ -245,10 +245,10 @@ def _ask(draft: Draft, part: SlotPlan) -> int:
 def fit(draft: Draft, part: SlotPlan, room: int) -> SlotView:
     """Return what a slot shows in a room; a negative room shows only what nothing may drop."""
     slot, conversation = part.slot, part.conversation
-    if slot.required or (part.stands and not slot.is_input):
+    if slot.required or (part.stands and slot.kind != "input"):
         return _fit_standing(draft, part)
     room = max(0, room)
-    if slot.is_input:
+    if slot.kind == "input":
         return _fit_input(draft, part, room)
     if conversation is not None and part is draft.run:
         return show_run(draft, part, conversation, room)
@@ -269,7 +269,7 @@ def _fit_standing(draft: Draft, part: SlotPlan) -> SlotView:
     whole = show_whole(reading.units)
     if cap is None or whole.tokens <= cap or part.slot.trim.behavior != "char":
         return whole
-    if part.slot.is_input:
+    if part.slot.kind == "input":
         return shrink_input(reading, cap, draft.counter)
     for unit in reading.units:
         unit.is_protected = False

@@ -223,11 +223,6 @@ class Slot:
     begin: int | None = None
 
     @property
-    def is_input(self) -> bool:
-        """Whether it is the current input."""
-        return self.kind == "input"
-
-    @property
     def is_joined(self) -> bool:
         """Whether its text becomes part of a longer message."""
         return self.place.group is not None and self.place.group.join is not None

@@ -237,14 +237,14 @@ class Slots:
         if inherits and listed and tier in (None, VOLATILE) and name != "system":  # noqa: SIM102
             if kind == "run" or is_conversation(messages):
                 slot = replace(slot, trim=replace(slot.trim, trimming=self.trimming))
-        self._has_input = self._has_input or slot.is_input
+        self._has_input = self._has_input or slot.kind == "input"
         self._slots.append(check_slot(slot))
 
     def take(self, slot: Slot) -> None:
         """Add a slot that was made elsewhere. What is said of tools is added by `plan`."""
         if slot.name in ADDED:
             return
-        self._has_input = self._has_input or slot.is_input
+        self._has_input = self._has_input or slot.kind == "input"
         place = len(self._slots)
         self._slots.append(slot if slot.index == place else replace(slot, index=place))
 

@@ -314,19 +314,12 @@ class Database:
         knows."""
         if self.kind == "postgresql" and self.connections.driver.Pipeline.is_supported():
             return self._until_done(partial(self._send, work))  # libpq 14 and newer
-
-        def write(tx: Transaction) -> T:
-            if self.kind == "postgresql":
-                tx.text(_HOLD_TABLES)
-            self._refuse_changed(tx.all(schema.VERSION))
-            return work(tx)
-
-        return self._until_done(partial(self._write, write), self._queue)
+        return self._until_done(partial(self._write, work), self._queue)
 
     def run_script(self, work: Callable[[Transaction], T]) -> T:
         """Do work that may run several statements at once, in one transaction; PostgreSQL accepts
         them only where each waits for its answer. It may take as long as it wants."""
-        return self._until_done(partial(self._write, work, has_limit=False), self._queue)
+        return self._until_done(partial(self._write, work, is_script=True), self._queue)
 
     def _send(self, work: Callable[[Transaction], T]) -> T:
         """Do the work in one transaction whose statements are answered together."""
@@ -346,9 +339,13 @@ class Database:
                 connection.execute("COMMIT")
             return done
 
-    def _write(self, work: Callable[[Transaction], T], *, has_limit: bool = True) -> T:
+    def _write(self, work: Callable[[Transaction], T], *, is_script: bool = False) -> T:
         begin = _BEGIN[self.kind]
-        with self.connections.cursor(begin, {}, has_limit=has_limit) as cursor:
+        with self.connections.cursor(begin, {}, has_limit=not is_script) as cursor:
+            if not is_script:
+                if self.kind == "postgresql":
+                    cursor.execute(_HOLD_TABLES)
+                self._refuse_changed(cursor.execute(schema.VERSION).fetchall())
             done = work(Transaction(cursor.connection, self._spell))
             with self._committing(cursor.connection):
                 cursor.execute("COMMIT")
