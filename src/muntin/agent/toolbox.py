@@ -55,6 +55,28 @@ class Toolbox(ToolSource):
         if not callable(self.tools):
             object.__setattr__(self, "_listed", self._list(self.tools))
 
+    @classmethod
+    def from_mcp(
+        cls,
+        session: Any,
+        *,
+        name: str | None = None,
+        about: str = "",
+        pinned: Sequence[str] = (),
+        prefix: str = "",
+    ) -> Toolbox:
+        """Return the toolbox of an MCP server, whose list is asked once a turn.
+
+        `session` is a session of the official SDK, or a function, sync or async, that returns the
+        one that is open now, so that a server may come back. While it does not answer, its tools
+        are those that it listed last. Without `name` and `about`, the server's own are taken.
+        """
+        from muntin.agent.mcp_tools import McpTools, identity
+
+        tools = McpTools(session)
+        name, about = identity(session, name, about)
+        return cls(name, tools, about=about, pinned=pinned, prefix=prefix)
+
     @property
     def what(self) -> str:
         """Its name in errors."""
