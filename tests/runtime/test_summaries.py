@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -384,6 +385,33 @@ def test_a_summary_that_failed_is_tried_again_in_the_next_turn() -> None:
         ]
 
     asyncio.run(main())
+
+
+def test_a_summariser_that_always_fails_is_asked_five_times_an_hour(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is asked again after one turn at the least, then after two, four and eight."""
+    turns: list[int] = []
+
+    async def main() -> None:
+        asked = model()
+
+        def fail(window: Any) -> str:
+            turns.append(len(asked.windows))
+            raise ValueError("busy")
+
+        async with App("memory:", model=asked, summary=Summary(ScriptedModel(fail))) as app:
+            await talk(app, 60)
+
+    with caplog.at_level(logging.WARNING, "muntin"):
+        asyncio.run(main())
+    assert len(turns) == 5
+    gaps = [later - earlier for earlier, later in pairwise(turns)]
+    # Not in each turn a summary is wanted.
+    assert all(gap >= least for gap, least in zip(gaps, (1, 2, 4, 8), strict=True)), gaps
+    records = [record for record in caplog.records if record.exc_info]
+    assert len(records) == 5
+    assert "in fail" in caplog.text  # the traceback
 
 
 def test_a_huge_summary_is_cut_to_its_tokens_and_says_so() -> None:
