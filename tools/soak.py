@@ -53,6 +53,7 @@ def suite(what: str, paths: str, workers: int = 0, **settings: object) -> Part:
 def parts(examples: int) -> dict[str, Part]:
     """Return all parts by their names, those that end soon first."""
     kills = "tests/faults/test_engine_kills.py tests/faults/test_timers_kills.py"
+    turns = "tests/faults/test_attempts.py tests/faults/test_subruns.py"
     newest = ROOT / ".env-engine"
     pip = ("pip", "install", "--quiet", "--disable-pip-version-check")
     node = Path(os.environ.get("MUNTIN_NODE", Path.home() / ".cache" / "muntin-node"))
@@ -81,7 +82,7 @@ def parts(examples: int) -> dict[str, Part]:
         "faults": suite(
             "the table below, with 10 restarts, 20 entities, 5 pauses, 10 wrong clocks, 50 forks, "
             "100,000 jobs that wait",
-            "tests/faults --deselect " + " --deselect ".join(kills.split()),
+            "tests/faults --deselect " + " --deselect ".join((*kills.split(), *turns.split())),
             MUNTIN_FAULTS_RESTARTS=10,
             MUNTIN_FAULTS_ENTITIES=20,
             MUNTIN_FAULTS_PAUSES=5,
@@ -93,6 +94,18 @@ def parts(examples: int) -> dict[str, Part]:
             "each engine, 50 kills, restarts, pauses; 3,000 timers with 20 kills",
             kills,
             MUNTIN_FAULTS=1,
+        ),
+        "turns": suite(
+            "five agents of 150 steps beside a message that ends its process; a run of 60 steps "
+            "killed every 2.5 s; 50 deploys and 20 kills with runs inside of runs; on each engine",
+            turns,
+            2,
+            MUNTIN_FAULTS=1,
+        ),
+        "load": suite(
+            "ten minutes of everything on each store, with kills and restarts, checked by SQL",
+            "tests/faults/test_load.py",
+            MUNTIN_FAULTS_LOAD=600,
         ),
         "newest": Part(
             "engines with the newest procrastinate, previews too",
