@@ -5,6 +5,7 @@ import asyncio
 import json
 import shutil
 import sqlite3
+import time
 from contextlib import closing
 from functools import partial
 
@@ -131,8 +132,10 @@ def test_a_recorded_list_goes_on_without_repeating_what_is_there(url):
     ]
     Fitter(2_000, model="openai/gpt-4o", store=url).fit(pieces_of(talk), conversation="fit")
     with open_store(url) as store:
-        texts = [item.message.text for item in store.read("fit") if item.message]
-    assert texts == [message["content"] for message in talk]
+        end = time.monotonic() + 10  # a slow store is written to behind the answer
+        while len(items := store.read("fit")) < len(talk) and time.monotonic() < end:
+            time.sleep(0.01)
+    assert [item.message.text for item in items if item.message] == [m["content"] for m in talk]
 
 
 # What 0.2.0 writes when a turn begins and when its window is stored.
