@@ -34,6 +34,7 @@ from muntin.errors import InvalidInput, StoreError
 from muntin.fitting.frontiers import ConversationTable, RequestTrace, quick_past, read_previous
 from muntin.fitting.layout import (
     cut_results,
+    folded_system,
     lay_out,
     lay_out_whole,
     place,
@@ -112,6 +113,7 @@ class Fitter:
         settings: Mapping[str, Any] | None = None,
         remark: str | None = None,
         usage: UsageLike | None = None,
+        folds: bool = False,
     ) -> Fitted:
         """Return the part of a list that is sent.
 
@@ -120,9 +122,10 @@ class Fitter:
         what the provider reported of the newest answer in the list. `settings`
         are the other parameters of the request: one of them may ask the provider to compact the
         list, or say that it holds the past; then the list stays whole. `remark` goes into the
-        report. `previous` is the frontier of the request before this one. Without it the
-        conversation is found by its name, or by its opening and its messages, as long as the
-        process lives; an empty mapping begins anew.
+        report. With `folds`, later system messages leave with their turns, and are returned apart.
+        `previous` is the frontier of the request before this one. Without it the conversation is
+        found by its name, or by its opening and its messages, as long as the process lives; an
+        empty mapping begins anew.
         """
         check_optional_text(conversation, "conversation")
         check_optional_text(model, "model")
@@ -141,7 +144,15 @@ class Fitter:
                 )
             else:
                 fitted = self._fit(
-                    composer, talk, odd, system, previous, conversation, remark, as_usage(usage)
+                    composer,
+                    talk,
+                    odd,
+                    system,
+                    previous,
+                    conversation,
+                    remark,
+                    folds,
+                    as_usage(usage),
                 )
             report(fitted.window)
         return fitted
@@ -155,6 +166,7 @@ class Fitter:
         previous: Mapping[str, Any] | Frontier | None,
         conversation: str | None,
         remark: str | None,
+        folds: bool,
         usage: Usage | None,
     ) -> Fitted:
         before, fresh = self._before(previous, conversation, talk)
@@ -162,14 +174,22 @@ class Fitter:
             if composer.profile is None and may_be_bound(talk):
                 composer = replace(composer, binds=True)
             composer = self._follow(composer, talk, before, usage)
-            slots = lay_out(composer, talk, system)
-            if fresh is not None:
-                slots.exclude("previous", reason="fresh", detail=fresh)
-            if remark is not None:
-                slots.exclude("request", reason="refused", detail=remark)
-            window = slots.render()
-            refuse_too_large(window)
-            places = shown_places(window, talk)
+            start = None if before is None else before.start
+            first = talk.opening + (start.first if folds and start is not None else 0)
+            folded = folded_system(talk, range(first, len(talk))) if folds else []
+            for _ in range(_ROUNDS):
+                slots = lay_out(composer, talk, [*system, *folded], system_leaves=folds)
+                if fresh is not None:
+                    slots.exclude("previous", reason="fresh", detail=fresh)
+                if remark is not None:
+                    slots.exclude("request", reason="refused", detail=remark)
+                window = slots.render()
+                refuse_too_large(window)
+                places = shown_places(window, talk)
+                newest = folded_system(talk, places) if folds else []
+                if newest == folded:
+                    break
+                folded = newest
             opaque = talk.opaque.keys() & set(places) if talk.opaque else ()
             whys = (
                 f"message {place_of(talk.pieces[number].ref, number)}: {talk.opaque[number]}"
@@ -185,7 +205,7 @@ class Fitter:
             if previous is None and before is not None:  # the next request finds it again
                 self._put(conversation, talk, before, None)
             raise
-        placed, mark = place(window, composer, talk, places, len(system))
+        placed, mark = place(window, composer, talk, places, len(system) + len(folded))
         frontier = window.lazy_frontier
         trace = replace(talk.trace(window, places), sent=frontier.sent)
         if self.recorder is not None:
@@ -193,7 +213,7 @@ class Fitter:
             trace = replace(trace, session=session or f"fit-{uuid4().hex}")
             self._record(self.recorder, trace, talk, window)
         self._put(conversation, talk, trace, frontier)
-        return Fitted(placed, window, trace.to_dict(), unread, fresh, mark)
+        return Fitted(placed, window, trace.to_dict(), unread, fresh, mark, folded=tuple(folded))
 
     def _fit_whole(
         self,
@@ -343,6 +363,8 @@ class Fitter:
 
 
 _log = logging.getLogger(__name__)
+# How often a request is planned until its system text holds all that has left.
+_ROUNDS = 4
 # A Fitter remembers this many models.
 _MODELS = 64
 # How long a request waits for its record.

@@ -6,13 +6,15 @@ that message inside. Nothing is trimmed here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from operator import is_
 
 from muntin.composer import Composer
+from muntin.core.caching.cleared import is_cleared
 from muntin.core.caching.frontier import LazyFrontier
 from muntin.core.caching.wire_order import as_sent
-from muntin.core.compaction import may_come_first
+from muntin.core.compaction import may_come_first, stands_first
 from muntin.core.message import Message
 from muntin.core.planning.compact import Compactor
 from muntin.core.planning.slots import Slots
@@ -28,8 +30,14 @@ from muntin.wire.pieces import Piece, Placed
 _ELSEWHERE = "instructions"
 
 
-def lay_out(composer: Composer, talk: LazyMessages, system: Sequence[Message]) -> Slots:
-    """Return the slots of a talk."""
+def lay_out(
+    composer: Composer,
+    talk: LazyMessages,
+    system: Sequence[Message],
+    *,
+    system_leaves: bool = False,
+) -> Slots:
+    """Return the slots of a talk; on request, later system messages leave with their turns."""
     slots = composer.slots()
     if system:
         slots.add(_ELSEWHERE, [*system], required=True)
@@ -41,7 +49,22 @@ def lay_out(composer: Composer, talk: LazyMessages, system: Sequence[Message]) -
         slots.add("input", talk.part(talk.asked, talk.run))
     if talk.run < len(talk):
         slots.add("run", talk.part(talk.run, len(talk)), trimming=trimming, run=True)
-    return slots
+    if not system_leaves:
+        return slots
+    leaving = composer.slots()
+    for slot in slots.declared:
+        leaving.take(replace(slot, system_leaves=slot.name in ("history", "input", "run")))
+    return leaving
+
+
+def folded_system(talk: LazyMessages, places: Collection[int | None]) -> list[Message]:
+    """Return the later system messages of a talk that have left with their turns, and still hold:
+    neither cleared, nor told by the provider's summary."""
+    shown = {place for place in places if place is not None}
+    summary = next((place for place in sorted(shown) if stands_first(talk[place])), 0)
+    later = [place for place in range(talk.opening, len(talk)) if talk.role(place) == "system"]
+    gone = [talk[place] for place in later if place not in shown and place >= summary]
+    return [message for message in gone if not is_cleared(message)]
 
 
 def cut_results(composer: Composer, talk: Sequence[Message]) -> list[Message]:

@@ -16,6 +16,7 @@ from muntin.core.forms import messages_from
 from muntin.core.message import Message
 from muntin.core.planning.compact import LADDER, RESULTS, Ladder, Results
 from muntin.core.planning.slot import Trimming
+from muntin.core.profile import Profile
 from muntin.core.report import Report
 from muntin.core.window import Window
 from muntin.errors import InvalidType, MuntinError
@@ -47,6 +48,12 @@ class FittedMessages:
     def placed(self) -> tuple[Placed, ...]:
         """The messages that are sent, in order, with the references."""
         return self.fitted.placed
+
+    @property
+    def folded(self) -> tuple[Message, ...]:
+        """The later system messages that have left with their turns, for a model that takes them
+        inside of a conversation: send their texts at the end of the system text."""
+        return self.fitted.folded
 
     @property
     def window(self) -> Window:
@@ -116,10 +123,12 @@ def fit(
         store=store,
     )
     system_messages = _read_system(system)
+    profile = Profile.of(model) if isinstance(model, str) else None
     options: dict[str, Any] = {
         "previous": previous,
         "conversation": conversation,
         "usage": as_usage(usage),
+        "folds": profile is not None and profile.mid_system,
     }
     try:
         # In most lists each item is one message; checking would mean reading all of them.

@@ -118,6 +118,7 @@ def fit_request(
         output=request.output,
         settings=body,
         remark=request.remark,
+        folds=request.folds,
     )
     whole = is_whole(request.pieces, fitted)
     passes = None if fitted.held is None else held_by_provider(fitted.held)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from muntin.core.caching.cleared import is_cleared
 from muntin.core.checks import compact_json
 from muntin.core.compaction import newest_compaction
 from muntin.core.counting.counter import Counter
@@ -46,6 +47,7 @@ class LazyMessages(Sequence[Message]):
         self.pieces = pieces
         self._counter = counter
         self._known: dict[int, Message] = {}
+        self._newest = -1
         # Why messages could not be read, by their places.
         self.opaque: dict[int, str] = {}
         # All messages, if the pieces are read already.
@@ -61,6 +63,10 @@ class LazyMessages(Sequence[Message]):
         # What was reported of the newest answers, by their places, the newest first.
         self._answers: dict[int, KnownAnswer] = {}
         self.opening = self._opening()
+        self._newest = self._newest_of_user()
+        if self._all is not None:
+            self._all = [self._uncounted(n, message) for n, message in enumerate(self._all)]
+        self._known = {n: self._uncounted(n, message) for n, message in self._known.items()}
         self.question = self._question()
         self.asked = self.opening if self.question is None else self.question
         self.run = self.opening if self.question is None else self.question + 1
@@ -75,7 +81,7 @@ class LazyMessages(Sequence[Message]):
             return self._all[index]
         message = self._known.get(index)
         if message is None:
-            message = self._known[index] = self._look(index)
+            message = self._known[index] = self._uncounted(index, self._look(index))
         return message
 
     @property
@@ -171,6 +177,17 @@ class LazyMessages(Sequence[Message]):
         while count < len(self) and self.role(count) == "system":
             count += 1
         return count
+
+    def _newest_of_user(self) -> int:
+        """Return the place of the newest message of the user or of a tool."""
+        places = range(len(self) - 1, self.opening - 1, -1)
+        return next((place for place in places if self.role(place) in ("user", "tool")), -1)
+
+    def _uncounted(self, index: int, message: Message) -> Message:
+        """Return a message; a text for one turn that is over counts nothing."""
+        if index > self._newest or message.extra is None or not is_cleared(message):
+            return message
+        return counted(replace(message), self._counter.key(message) or "", 0)
 
     def _question(self) -> int | None:
         for place in range(len(self) - 1, self.opening - 1, -1):

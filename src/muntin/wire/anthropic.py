@@ -900,6 +900,7 @@ def read_request(body: Body) -> Request:
         passes=asks_for_compaction(body),
         held=holder_of(body),
         remark=_remark(body),
+        folds=True,
         output=inside(body, "output_config", "format", "schema"),
     )
 
@@ -919,9 +920,53 @@ def _remark(body: Body) -> str | None:
 def write_request(body: Body, fitted: Fitted) -> dict[str, Any]:
     """Return the request with the kept messages, marked where it may be cached."""
     messages = body["messages"]
+    body = {**body, **_fold(body, fitted.folded)}
     new_turns = turns(messages, fitted.placed, ITEM_FORMAT)
     system = _mark(body, new_turns, fitted)
     return {**body, **system, "messages": write_turns(messages, new_turns, ITEM_FORMAT)}
+
+
+def _fold(body: Body, folded: Sequence[Message]) -> dict[str, Any]:
+    """Return the system text and the tools of a request with those of later system messages that
+    have left: their texts at the end, and their changes of tools made."""
+    texts = [_text_block(message.text) for message in folded if message.text.strip()]
+    parts = [
+        part for message in folded for part in message.content or () if isinstance(part, Other)
+    ]
+    new: dict[str, Any] = {}
+    if texts:
+        system = body.get("system")
+        head = [_text_block(system)] if isinstance(system, str) and system else list(system or ())
+        new["system"] = [*head, *texts]
+    if parts:
+        tools = list(body.get("tools") or ())
+        for part in parts:
+            tools = _with_tool_change(tools, part.data)
+        new["tools"] = tools
+    return new
+
+
+def _with_tool_change(tools: Sequence[Any], block: Mapping[str, Any]) -> list[Any]:
+    """Return tools after a `tool_addition` or a `tool_removal`. A tool that is removed stays, not
+    loaded: a later block may name it again."""
+    tool = block.get("tool")
+    tool = tool if isinstance(tool, Mapping) else {}
+    definition = tool.get("definition")
+    is_added = block.get("type") == "tool_addition"
+    if is_added and isinstance(definition, Mapping):
+        return [*(e for e in tools if get(e, "name") != definition.get("name")), definition]
+    if tool.get("type") != "tool_reference" or block.get("type") not in _TOOL_CHANGES:
+        return list(tools)
+    changed: list[Any] = []
+    for declared in tools:
+        if get(declared, "name") == tool.get("name"):
+            rest = {key: value for key, value in declared.items() if key != "defer_loading"}
+            declared = rest if is_added else {**rest, "defer_loading": True}
+        changed.append(declared)
+    return changed
+
+
+_TOOL_CHANGES = ("tool_addition", "tool_removal")
 
 
 def _texts(blocks: Sequence[Any]) -> Message:

@@ -45,6 +45,7 @@ _BESIDE = (
     "refusal",
     "audio",
     "is_error",
+    "clear_at",
     "cache_control",
     "prompt_cache_breakpoint",
 )

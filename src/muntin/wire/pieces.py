@@ -75,7 +75,8 @@ class Fitted:
     why the given frontier was not used; None if it was used, or none was given.
     `system_breakpoint` stands after the system text that is sent elsewhere. `passes` says why the
     list is sent unchanged, whatever its size; `held` names the parameter that says that the
-    provider holds the past.
+    provider holds the past. `folded` are later system messages that have left with their turns:
+    their texts belong at the end of the system text.
     """
 
     placed: tuple[Placed, ...]
@@ -86,6 +87,7 @@ class Fitted:
     system_breakpoint: Breakpoint | None = None
     passes: str | None = None
     held: str | None = None
+    folded: tuple[Message, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Fitted placed={len(self.placed)} tokens={self.window.tokens}>"

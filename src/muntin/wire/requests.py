@@ -30,7 +30,8 @@ class Request:
     `model` is named like `openai/gpt-4o`. `user` is the user that the request names. `output` is
     the schema of the answer. `passes` says why the request is to be sent unchanged; None if it is
     to be fitted. `held` names the parameter that says that the provider holds the past. `remark`
-    is what is wrong with the request, and stays so.
+    is what is wrong with the request, and stays so. If it `folds`, later system messages leave with
+    their turns, and their text goes to the system text.
     """
 
     items: Sequence[Any]
@@ -43,6 +44,7 @@ class Request:
     output: Mapping[str, Any] | None = None
     held: str | None = None
     remark: str | None = None
+    folds: bool = False
 
 
 def inside(body: Body, *keys: str) -> Mapping[str, Any] | None:

@@ -205,7 +205,8 @@ class Slot:
     """One declared slot: its messages and its rules.
 
     `excluded` is why a condition left the slot out, `detail` a remark for the report. `begin` is
-    the place of the provider's summary, with which its past begins.
+    the place of the provider's summary, with which its past begins. With `system_leaves`, later
+    system messages are part of the turn that they stand in, and leave with it.
     """
 
     name: str
@@ -221,6 +222,7 @@ class Slot:
     detail: str | None = None
     excluded: str | None = None
     begin: int | None = None
+    system_leaves: bool = False
 
     @property
     def is_joined(self) -> bool:

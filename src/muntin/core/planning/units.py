@@ -184,6 +184,7 @@ class _Reader:
     def read_back(self, limit: int, start: int, opening: bool) -> None:
         items, counter = self.items, self.counter
         total = first = 0
+        opening = opening and not self.slot.system_leaves
         while opening and first < len(items) and role_of(items[first]) == "system":
             total += self.take(first)
             first += 1
@@ -256,7 +257,7 @@ class _Reader:
         indices = range(stop - 1, begin - 1, -1)
         for index, item in zip(indices, reversed(self.items[begin:stop]), strict=True):
             role = item.role if item.__class__ is Message else role_of(item)
-            if role == "system":
+            if role == "system" and not self.slot.system_leaves:
                 self.take(index)
             elif role == "assistant" and self.open:
                 for call in convert(item, self.slot, index).tool_calls:
@@ -308,7 +309,7 @@ class _Reader:
             if content and self.belongs_to_next(index, message):
                 self.prepend(index, message, tokens)
                 return tokens
-        is_system = message.role == "system"
+        is_system = message.role == "system" and not self.slot.system_leaves
         self.units.append(Unit(index, (index,), (message,), tokens, self.compactor, is_system))
         window = self.compactor.window
         return tokens if tokens <= window // 2 else min(tokens, max(LEAST, window // 4))
