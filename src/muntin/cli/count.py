@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from muntin.cli.count_tools import count_toolboxes, show_toolboxes
 from muntin.cli.options import AsJson
 from muntin.cli.terminal import (
     complain,
@@ -39,7 +40,7 @@ class Count:
 
 @failing()
 def count(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", hidden=True)],
+    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE", hidden=True)] = None,
     model: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Count as for openai/gpt-4o, anthropic/…, google/…"),
@@ -55,13 +56,19 @@ def count(
         list[str] | None,
         typer.Option(metavar="KIND=TOKENS", help="What an attachment costs, such as image=1000."),
     ] = None,
+    tools: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Count tools by toolbox: schemas, or what MCP lists."),
+    ] = None,
     text: Annotated[bool, typer.Option("--text", help="Count chats as texts too.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Count the tokens of files.
 
     A chat is OpenAI-style messages as JSON or JSON Lines, also with tools, or an export of
-    `muntin sessions`; anything else is a text. - reads the standard input.
+    `muntin sessions`; anything else is a text. - reads the standard input. --tools shows what each
+    toolbox of a file costs in full, without the texts of its parameters (lean), and with first
+    sentences only (brief), and what an index of the tools costs.
     """
     counter = Counter.of(
         None if model is None else Profile.for_model(model),
@@ -74,6 +81,14 @@ def count(
         window = None if model is None else context_window(model)
     except (UnknownModel, MissingExtra):
         window = None
+    if tools is not None and files:
+        raise InvalidInput("--tools counts the tools of one file; leave the other files out")
+    if tools is not None:
+        counted_tools = count_toolboxes(tools, counter)
+        print_json(counted_tools) if as_json else show_toolboxes(counted_tools)
+        return
+    if not files:
+        raise InvalidInput("name the files to count, or a file of tools with --tools")
     counts: list[Count] = []
     failed = False
     with progress("counting", total=len(files) if len(files) > 1 else None) as advance:
