@@ -1,6 +1,6 @@
 """What a small window holds of a long conversation with an assistant who answers at length.
 
-    python -m bench.memory [--json] [--short] [--alone] [--beside PATH]
+    python -m bench.memory [--json] [--quick] [--alone] [--beside PATH]
 
 Each line is a method, each column a budget: the share of questions whose whole evidence is in a
 window of 2,000, 4,000 and 8,000 tokens. The conversations are those of `bench/memory_talks.py`, in
@@ -129,7 +129,7 @@ def options() -> argparse.ArgumentParser:
     """Return the options of the program."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--short", action="store_true", help="conversations of 100 turns")
+    parser.add_argument("--quick", action="store_true", help="conversations of 100 turns")
     parser.add_argument("--alone", action="store_true", help="without what it is compared with")
     parser.add_argument("--beside", type=Path, metavar="PATH", help="another source tree")
     return parser
@@ -138,9 +138,9 @@ def options() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and tell what was found."""
     given = options().parse_args(arguments)
-    asked = ["--alone", *(["--short"] if given.short else [])]
+    asked = ["--alone", *(["--quick"] if given.quick else [])]
     other = Other("bench.memory", asked, given.beside) if given.beside else None
-    rows = dict(measured(100 if given.short else TURNS, alone=given.alone))
+    rows = dict(measured(100 if given.quick else TURNS, alone=given.alone))
     if other is not None:
         there = json.loads(json.dumps(other.result()))
         for row in there["rows"]:

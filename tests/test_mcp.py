@@ -77,7 +77,7 @@ def test_each_message_has_one_position_in_every_tool(url: str) -> None:
 
     async def ask(call: Call) -> None:
         lines = (await call("search_history", query="Noted number password")).splitlines()
-        positions = {int(line.split()[0]): line for line in lines if line[:1].isdigit()}
+        positions = {int(line.split()[0]): line for line in lines if line.split()[0].isdigit()}
         assert sorted(positions) == [1, 3, 4, 5]
         for position, line in positions.items():
             (read,) = (await call("load_range", start=position, end=position)).splitlines()

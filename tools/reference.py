@@ -127,6 +127,8 @@ PAGES: Mapping[str, Page] = {
             "muntin.prompts.stream_generate",
             *_names("muntin.agent", "run_agent stream_agent"),
             "muntin.Tool",
+            "muntin.Toolbox",
+            "muntin.ToolSearch",
             *_names("muntin.agent", "tool_schema ToolLike"),
             *_names("muntin.providers", "as_model caching_for Client Model Reply Usage TextDelta"),
             *_names("muntin.providers", "ReasoningDelta ToolCalled ToolFinished Finished"),

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
@@ -469,6 +469,7 @@ def test_a_session_is_searched_for_what_a_question_needs_and_nothing_is_written(
     assert "\x1b" not in told
     (found,) = shown("search", "ada", "locker number", "--limit", "1")["found"]
     assert found["positions"] == [1]
+    assert found["day"] == date.today().isoformat()
     assert "locker" in found["words"]
     assert (here / "muntin.db").read_bytes() == before
     assert "nothing on that" in said("search", "ada", "zeppelin")

@@ -18,6 +18,7 @@ from muntin import Ladder, Recall, Results, Summary, resolver_cache
 from muntin.agent import loop
 from muntin.core.budget import DEFAULT_BUDGET
 from muntin.core.planning import compact, memory, slot, units
+from muntin.core.toolboxes import finding
 from muntin.prompts import liquid
 from muntin.providers import assets
 from muntin.runtime import app, entity_runner, next_move, recovery, sources, summaries, suspects
@@ -61,6 +62,8 @@ PHRASES: list[tuple[str, str, Callable[[], Any]]] = [
     ("slots.md", "up to {n} messages beyond", lambda: units.LOOK_BACK),
     ("caching.md", "up to {comma} messages around it", lambda: memory.SEARCH),
     ("conversations.md", "take {word} switches", lambda: len(fields(RunRules))),
+    ("reference/runtime.md", "{Word} switches hold", lambda: len(fields(RunRules))),
+    ("howto/toolboxes.md", "up to {word} tools in", lambda: finding.MOST_TOOLS),
     ("conversations.md", "`timeout` ({n} seconds)", lambda: round(sources.TIMEOUT)),
     ("entities.md", "`timeout` ({n} seconds)", lambda: round(sources.TIMEOUT)),
     ("entities.md", "kills its process {word} times", lambda: suspects.MAX_ATTEMPTS),

@@ -167,7 +167,7 @@ def test_the_schema_of_an_answer_is_part_of_the_request():
         generate_sync(
             "q" * 10, model=ScriptedModel([], budget=FORM, name=PRICED), output=City, tokenizer=len
         )
-    assert (caught.value.needed, caught.value.available) == (10, 0)
+    assert (caught.value.needed, caught.value.available) == (FORM + 10, FORM)
 
 
 def test_the_schema_of_an_answer_counts_in_a_generator_too():

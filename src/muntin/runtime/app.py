@@ -85,7 +85,7 @@ class App:
     sessions have at most about `report_bytes` together and are no older than `report_age`; None is
     no limit.
 
-    Six switches hold for everything in the app: True is Muntin's own setting, False or None is
+    Seven switches hold for everything in the app: True is Muntin's own setting, False or None is
     off. `results` is the ceiling of each tool result, `ladder` how calls and results leave a
     window. With `recovery` agents get tools that read the parts that were cut. `recall` brings back
     messages that have left the window and bear on the input; with `standing` wishes of the user
