@@ -252,26 +252,28 @@ class Composer:
             slots.add("run", list(run), tier=tier, trimming=self.history_trimming, run=True)
         return slots
 
-    def with_recalled(self, slots: Slots, recalled: str, most: int) -> Slots:
+    def with_recalled(
+        self, slots: Slots, recalled: str, most: int, *, may_clear: bool = True
+    ) -> Slots:
         """Return slots with excerpts right before the input, behind everything that may be cached.
-        Where the model knows texts for one turn, they stand behind everything.
+        Where the model knows texts for one turn and `may_clear`, they stand behind everything.
 
         The history keeps `most` tokens free for the excerpts, even if they have fewer.
         """
         new_slots, placed = self.slots(), False
-        is_cleared = self.profile is not None and self.profile.clear_at
+        is_cleared = may_clear and self.profile is not None and self.profile.clear_at
         for slot in slots.declared:
             if not placed and not is_cleared and slot.kind in ("input", "run"):
-                self._recall(new_slots, recalled, most)
+                self._recall(new_slots, recalled, most, is_cleared)
                 placed = True
             new_slots.take(slot)
         if not placed:
-            self._recall(new_slots, recalled, most)
+            self._recall(new_slots, recalled, most, is_cleared)
         return new_slots
 
-    def _recall(self, slots: Slots, recalled: str, most: int) -> None:
+    def _recall(self, slots: Slots, recalled: str, most: int, is_cleared: bool) -> None:
         why = recalled.why if isinstance(recalled, Recalled) else None
-        is_cleared = recalled and self.profile is not None and self.profile.clear_at
+        is_cleared = is_cleared and bool(recalled)
         slots.add(
             RECALLED,
             make_cleared(str(recalled)) if is_cleared else str(recalled),

@@ -7,6 +7,7 @@ import typer
 from muntin.cli.options import AsJson, Port, store_option
 from muntin.cli.terminal import failing, note, print_json
 from muntin.errors import InvalidInput
+from muntin.fitting.fitter import Fitter
 from muntin.fitting.recorder import RECORD_SECONDS
 from muntin.gateway.server import INSPECTOR, PORT, Gateway, check_installed, listen, serve
 from muntin.inspector.server import address_of, make_app, new_token
@@ -54,6 +55,10 @@ def gateway(
         float,
         typer.Option(metavar="SECONDS", min=1, help="How long the provider may keep silent."),
     ] = 600.0,
+    recall: Annotated[
+        bool,
+        typer.Option("--recall", help="Bring back messages that left a window and bear on it."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Fit and record every request of any client.
@@ -75,8 +80,8 @@ def gateway(
         page = make_app(opened, token=login, port=listening.getsockname()[1], base=f"{INSPECTOR}/")
         server = Gateway(
             upstream,
-            budget,
             store=opened,
+            fitter=Fitter(budget, recall=recall),
             most=body_limit * _MEGABYTE,
             seconds=timeout,
             inspector=page,

@@ -18,21 +18,27 @@ from muntin.errors import InvalidInput, InvalidType
 from muntin.fitting.fitter import Fitter
 from muntin.fitting.replies import watch
 from muntin.fitting.requests import fit_request, form_of, model_of
+from muntin.timeline.recall.settings import RecallLike
 
 Client = TypeVar("Client")
 
 
 def fit_client(
-    client: Client, budget: Budget | int | None = None, *, fitter: Fitter | None = None
+    client: Client,
+    budget: Budget | int | None = None,
+    *,
+    fitter: Fitter | None = None,
+    recall: RecallLike = False,
 ) -> Client:
     """Return a client like this one whose requests fit the budget.
 
     `client` is a client of the `openai` or the `anthropic` SDK, sync or async; it is not changed,
     and the two share their connections. Requests of Chat Completions, Responses and Messages are
-    fitted, streamed or not; all others pass. `with_options` and `with_raw_response` fit too. For
-    other settings than the budget, give a `Fitter`.
+    fitted, streamed or not; all others pass. `with_options` and `with_raw_response` fit too. With
+    `recall` messages that have left the window and bear on the user's last one stand before it.
+    For other settings, give a `Fitter`.
     """
-    client_fitter = fitter_of(budget, fitter)
+    client_fitter = fitter_of(budget, fitter, recall)
     if hasattr(client, "with_middleware"):
         with_it: Client = client.with_middleware(_middleware(client, client_fitter))
         return with_it
@@ -92,10 +98,14 @@ def _fitting(kind: type, fitter: Fitter) -> type:
     return type(kind.__name__, (kind,), {"post": chosen, "__module__": kind.__module__})
 
 
-def fitter_of(budget: Budget | int | None, fitter: Fitter | None) -> Fitter:
+def fitter_of(
+    budget: Budget | int | None, fitter: Fitter | None, recall: RecallLike = False
+) -> Fitter:
     """Return the Fitter that was given, or a new one with this budget."""
     if fitter is None:
-        return Fitter(budget)
+        return Fitter(budget, recall=recall)
+    if recall:
+        raise InvalidInput("give recall or a fitter, not both: write Fitter(..., recall=True)")
     if budget is not None:
         raise InvalidInput("give a budget or a fitter, not both: a Fitter has its own budget")
     if not isinstance(fitter, Fitter):

@@ -27,6 +27,7 @@ from muntin.core.counting.law import Anchor
 from muntin.core.message import Message
 from muntin.core.planning.compact import LADDER, RESULTS, Ladder, Results, as_shapes
 from muntin.core.planning.slot import Stepped, Trimming
+from muntin.core.planning.slots import Slots
 from muntin.core.schemas import Schemas
 from muntin.core.usage import Usage
 from muntin.core.window import Window
@@ -42,10 +43,12 @@ from muntin.fitting.layout import (
     refuse_too_large,
     shown_places,
 )
+from muntin.fitting.recalling import compose, recall_of
 from muntin.fitting.recorder import Recorder
 from muntin.fitting.schemas import schemas
 from muntin.fitting.talk import LazyMessages, may_be_bound
 from muntin.threads import in_thread
+from muntin.timeline.recall.settings import RecallLike
 from muntin.timeline.store import Store
 from muntin.wire.blocks import place_of
 from muntin.wire.pieces import Fitted, Piece
@@ -63,7 +66,8 @@ class Fitter:
     model's context window. `margin` tokens of it are kept free, for what a framework adds after
     the hook. With `strict` an item that cannot be read is an error. `trimming`, `results` and
     `ladder` are as for `Slots`. With a `store`, conversations are recorded there, each as a
-    session: under its name, or under a new one.
+    session: under its name, or under a new one. With `recall` messages of the list that have left
+    the window and bear on the user's last message stand before it, as excerpts.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class Fitter:
         margin: int = 0,
         strict: bool = False,
         store: Store | str | Recorder | None = None,
+        recall: RecallLike = False,
     ) -> None:
         check_optional_text(model, "model")
         results, ladder = as_shapes("fit", results, ladder)
@@ -86,6 +91,7 @@ class Fitter:
         self.model = model
         self.strict = strict
         self._margin = check_size(margin, "margin")
+        self._recall = recall_of(recall)
         self._options: dict[str, Any] = {
             "tokenizer": tokenizer,
             "attachment_tokens": attachment_tokens,
@@ -183,7 +189,7 @@ class Fitter:
                     slots.exclude("previous", reason="fresh", detail=fresh)
                 if remark is not None:
                     slots.exclude("request", reason="refused", detail=remark)
-                window = slots.render()
+                slots, window = self._composed(slots, composer, talk, before)
                 refuse_too_large(window)
                 places = shown_places(window, talk)
                 newest = folded_system(talk, places) if folds else []
@@ -273,6 +279,16 @@ class Fitter:
         conversation is counted by it. A function that returns the answer is called then."""
         read = usage if callable(usage) else partial(as_usage, as_usage(usage))
         self._table.enter_usage(RequestTrace.from_dict(fitted.frontier), read)
+
+    def _composed(
+        self, slots: Slots, composer: Composer, talk: LazyMessages, before: RequestTrace | None
+    ) -> tuple[Slots, Window]:
+        """Return the slots and their window, with what is recalled."""
+        if self._recall is None:
+            return slots, slots.render()
+        start = None if before is None else before.start
+        begin = talk.opening + (0 if start is None else start.first)
+        return compose(slots, composer, talk, self._recall, min(begin, talk.asked))
 
     async def afit(self, pieces: Sequence[Piece], **options: Any) -> Fitted:
         """Do the same as `fit`; recording does not block the event loop."""

@@ -22,6 +22,7 @@ from muntin.core.window import Window
 from muntin.errors import InvalidType, MuntinError
 from muntin.fitting.fitter import Fitter
 from muntin.fitting.recorder import Recorder
+from muntin.timeline.recall.settings import RecallLike
 from muntin.timeline.store import Store
 from muntin.wire.lists import NotSingle, pieces_of, write_items
 from muntin.wire.pieces import Fitted, Placed
@@ -99,6 +100,7 @@ def fit(
     conversation: str | None = None,
     store: Store | str | Recorder | None = None,
     usage: UsageLike | None = None,
+    recall: RecallLike = False,
 ) -> FittedMessages:
     """Return the messages of a list that fit a budget.
 
@@ -121,6 +123,7 @@ def fit(
         margin=margin,
         strict=strict,
         store=store,
+        recall=recall,
     )
     system_messages = _read_system(system)
     profile = Profile.of(model) if isinstance(model, str) else None

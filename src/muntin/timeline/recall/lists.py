@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -63,7 +63,8 @@ class MessageList:
         tokens: int,
         limit: int | None,
         counter: Counter,
-        within: range | None,
+        shown: Collection[int],
+        results: bool,
     ) -> Recalled | None:
         """Return the messages that bear on a question; None if the list does not begin with the
         messages that are here."""
@@ -73,9 +74,10 @@ class MessageList:
                 return None
             self._extend(messages, times)
             question = understand(self._index, query, table())
-            hits = list(islice(rank(self._index, question, within), _BEST))
+            ranked = (hit for hit in rank(self._index, question) if hit.number not in shown)
+            hits = list(islice(ranked, _BEST))
             sizes = {hit.number: self._index.sizes[hit.number] for hit in hits}
-        load = partial(_load, messages, times)
+        load = partial(_load, messages, times, shown, results)
         return choose(hits, sizes, load, question, counter, tokens, limit)
 
     def _extend(self, messages: tuple[Message, ...], times: Times) -> None:
@@ -100,23 +102,25 @@ def relevant(
     *,
     limit: int | None = None,
     times: Sequence[datetime | None] | None = None,
-    within: range | None = None,
+    shown: Collection[int] = (),
+    results: bool = True,
 ) -> Recalled:
     """Return the messages that bear on a question, as one text of at most `tokens`.
 
-    `within` are the indices of the messages that may be recalled.
+    The messages at the indices `shown` are not recalled; without `results` the results of tools are
+    left out.
     """
     check_query(query, tokens, limit)
     checked = _check_times(times, len(messages))
     with _lists_lock:
         longest_first = sorted(_lists, key=lambda known: -len(known.messages))
     for known in longest_first:
-        found = known.relevant(messages, checked, query, tokens, limit, counter, within)
+        found = known.relevant(messages, checked, query, tokens, limit, counter, shown, results)
         if found is not None:
             _use(known)
             return found
     made = MessageList()
-    recalled = made.relevant(messages, checked, query, tokens, limit, counter, within)
+    recalled = made.relevant(messages, checked, query, tokens, limit, counter, shown, results)
     _use(made)
     return recalled or Recalled()
 
@@ -129,7 +133,11 @@ def _use(known: MessageList) -> None:
 
 
 def _load(
-    messages: Sequence[Message], times: Times, numbers: Sequence[int]
+    messages: Sequence[Message],
+    times: Times,
+    shown: Collection[int],
+    results: bool,
+    numbers: Sequence[int],
 ) -> Mapping[int, Sequence[Spoken]]:
     """Return messages by number, each with its tool group."""
 
@@ -139,11 +147,16 @@ def _load(
     groups: dict[int, Sequence[Spoken]] = {}
     for number in numbers:
         message = messages[number]
-        if not message.tool_calls and message.tool_call_id is None:
+        if not message.tool_calls and message.tool_call_id is None and message.role != "tool":
             groups[number] = [spoken(number)]
             continue
         first, end = max(0, number - NEAR), min(len(messages), number + NEAR + 1)
-        groups[number] = group_of(list(map(spoken, range(first, end))), number - first)
+        group = group_of(list(map(spoken, range(first, end))), number - first)
+        groups[number] = [
+            part
+            for part in group
+            if part.position not in shown and (results or part.message.role != "tool")
+        ]
     return groups
 
 
