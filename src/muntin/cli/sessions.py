@@ -42,6 +42,7 @@ from muntin.timeline.files import (
 )
 from muntin.timeline.items import Item, SessionInfo, Turn
 from muntin.timeline.lines import iso, item_to_dict
+from muntin.timeline.recall import Excerpt
 from muntin.timeline.recall.stored import search as find
 from muntin.timeline.session import Session
 from muntin.timeline.store import DEFAULT_URL, Store, open_store
@@ -115,15 +116,21 @@ def search(
         _session(opened, id)
         excerpts = find(Session(id, store=opened, mend=False), query, limit, keep=False)
         if as_json:
-            print_json({"id": id, "query": query, "found": list(map(asdict, excerpts))})
+            print_json({"id": id, "query": query, "found": list(map(_excerpt_to_dict, excerpts))})
             return
         for excerpt in excerpts:
             words = ", ".join(excerpt.words) or "(next to a match)"
-            console().print(f"{excerpt.score:6.1f}  {safe(words)}", style="dim")
+            day = "" if excerpt.day is None else f"  {excerpt.day}"
+            console().print(f"{excerpt.score:6.1f}{day}  {safe(words)}", style="dim")
             for line in excerpt.text.splitlines():
                 print(safe(unescape(line)))
         if not excerpts:
             say(f"{id} has nothing on that")
+
+
+def _excerpt_to_dict(excerpt: Excerpt) -> dict[str, Any]:
+    day = None if excerpt.day is None else excerpt.day.isoformat()
+    return {**asdict(excerpt), "day": day}
 
 
 @command.command()
