@@ -56,6 +56,8 @@ class ReportLike(Protocol):
     def answer_tokens(self) -> int: ...
     @property
     def provider_tokens(self) -> int: ...
+    @property
+    def over_limit(self) -> str | None: ...
     def __getitem__(self, name: str, /) -> Any: ...
     def to_dict(self) -> Mapping[str, Any]: ...
 
@@ -220,7 +222,12 @@ class BudgetExceeded(MuntinError):
         self.available = available
         self.report = report
         self.why = why
-        if why is not None:
+        if report.over_limit is not None:
+            text = (
+                f"the provider takes at most {report.over_limit}. Send fewer or smaller images and "
+                "files, or begin a new conversation."
+            )
+        elif why is not None:
             text = why
         elif needed > available:
             text = (

@@ -7,7 +7,7 @@ The table holds the published rules of prompt caching; its prices are defaults, 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -156,6 +156,28 @@ def caching_of(model: str) -> Caching | None:
     return next((rules for pattern, rules in _RULES if pattern.match(name)), None)
 
 
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """What a provider takes in one request, as it is encoded.
+
+    An image may have `side` pixels a side; where there are more than `many` images, `side_of_many`.
+    """
+
+    bytes: int
+    messages: int
+    images: int
+    side: int
+    many: int
+    side_of_many: int
+
+
+# https://platform.claude.com/docs/en/build-with-claude/vision and
+# https://platform.claude.com/docs/en/api/errors (request size); models with a window of 200,000
+# tokens take 100 images.
+_CLAUDE_LIMITS = RequestLimits(32_000_000, 100_000, 600, 8_000, 20, 2_000)
+_SMALL_WINDOW = re.compile(
+    r"claude-(v?[123]\b|instant|haiku-4|opus-4(-[015]|-2025\d*)?(?!-)|sonnet-4(-[05]|-2025\d*)?(?!-[6-9])\b)"
+)
 # What Claude adds to a request, without and with tools: recorded of Claude Sonnet 4.5.
 _ADDED_BY_CLAUDE = (30, 520)
 # Whether a model reads the reasoning of earlier turns again; the first match decides. A model that
@@ -179,7 +201,8 @@ class Profile:
     `binds` a thought is valid only while all that stood before it is sent unchanged. `mid_system`
     says whether system messages may stand inside of a conversation, and `clear_at` whether they may
     hold for one turn. With `keeps_thoughts` the model reads the thoughts of earlier turns again.
-    `added_tokens` are what the provider adds to a request, without and with tools.
+    `added_tokens` are what the provider adds to a request, without and with tools,
+    `limits` what it takes in one request: None if that is not known.
     """
 
     name: str
@@ -193,6 +216,7 @@ class Profile:
     mid_system: bool = field(default=False, kw_only=True)
     clear_at: bool = field(default=False, kw_only=True)
     added_tokens: tuple[int, int] = field(default=(0, 0), kw_only=True)
+    limits: RequestLimits | None = field(default=None, kw_only=True)
     keeps_thoughts: bool = field(default=False, kw_only=True)
 
     @classmethod
@@ -244,8 +268,16 @@ def _profile(model: str) -> Profile:
         mid_system=mid_system,
         clear_at=mid_system,
         keeps_thoughts=_keeps_thoughts(named),
+        limits=_limits_of(named, claude),
         added_tokens=_ADDED_BY_CLAUDE if named.maker == "anthropic" else (0, 0),
     )
+
+
+def _limits_of(named: ModelName, claude: str) -> RequestLimits | None:
+    if named.maker != "anthropic":
+        return None
+    is_small = _SMALL_WINDOW.match(claude) is not None
+    return replace(_CLAUDE_LIMITS, images=100) if is_small else _CLAUDE_LIMITS
 
 
 def _keeps_thoughts(named: ModelName) -> bool:

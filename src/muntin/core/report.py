@@ -105,11 +105,13 @@ class Reported:
 @dataclass(frozen=True, slots=True)
 class Counts:
     """The size of a request three times: as it is counted here, as the provider is expected to
-    count it, and as the provider has reported it; None until then."""
+    count it, and as the provider has reported it; None until then. `over_limit` names the limit of
+    the provider, other than tokens, that what must stay exceeds."""
 
     counted: int
     estimated: int
     reported: int | None = None
+    over_limit: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +257,11 @@ class Report:
     def tokens(self) -> int:
         """The expected input of the request."""
         return self.counts.estimated
+
+    @property
+    def over_limit(self) -> str | None:
+        """The limit of the provider that the request exceeds, in bytes, images or messages."""
+        return self.counts.over_limit
 
     @property
     def provider_tokens(self) -> int:

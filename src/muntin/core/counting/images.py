@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from muntin.core.checks import shown
 from muntin.core.counting.exact import by_prefix
+from muntin.core.counting.sizes import size_of_url
 from muntin.core.parts import DETAILS
 from muntin.errors import InvalidInput, InvalidType
 
@@ -220,3 +221,8 @@ def image_tokens(
             raise InvalidInput(f"image {name} must be at least 1 pixel, not {value}")
     size = UNKNOWN_SIZE if width is None or height is None else (width, height)
     return IMAGE_FORMULAS[formula](*size, detail)
+
+
+def image_size(url: str) -> tuple[int, int]:
+    """Return width and height of the image in a data URL; (1, 1) if they are not known."""
+    return size_of_url(url) or (1, 1)

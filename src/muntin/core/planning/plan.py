@@ -19,6 +19,7 @@ from muntin.core.caching.prefix import track
 from muntin.core.caching.wire_order import as_sent
 from muntin.core.counting.counter import Counter
 from muntin.core.message import Message
+from muntin.core.planning.ceilings import NO_CEILING, Ceiling, keep_to_limits
 from muntin.core.planning.draft import SlotPlan
 from muntin.core.planning.explain import explain_messages, explain_slots, note_row, originals
 from muntin.core.planning.memory import ConversationState
@@ -92,7 +93,8 @@ class Plan:
     @property
     def tokens(self) -> int:
         """The expected input of the request, by the provider's count."""
-        return self.declared.counter.law.estimate(self.counted, self.declared.has_tools)
+        counted = self.counted - self._ceiling.tokens
+        return self.declared.counter.law.estimate(counted, self.declared.has_tools)
 
     def window(self) -> Window:
         """Compose the window."""
@@ -176,6 +178,8 @@ class Plan:
     def over_budget(self) -> bool:
         """Whether the window is larger than its budget, or has none."""
         available = self.declared.budget.remaining_input_tokens
+        if self._ceiling.over is not None:
+            return True
         if available:
             law = self.declared.counter.law
             return self.counted > law.room(available, self.declared.has_tools)
@@ -196,11 +200,7 @@ class Plan:
 
     @cached_property
     def _composed(self) -> tuple[Rendered, LazyFrontier, tuple[Breakpoint, ...]]:
-        rendered = render(self.slots)
-        for index, message in reversed(self._put_back(rendered)):
-            rendered.messages.insert(index, message)
-            rendered.origins.insert(index, None)
-            rendered.slots.insert(index, rendered.slots[index])
+        rendered = self._rendered
         frontier, breakpoints = place_breakpoints(
             rendered,
             self.declared.profile,
@@ -209,12 +209,35 @@ class Plan:
             moved=frozenset(plan.slot.name for plan in self.slots if plan.has_moved),
             behind=texts_after_conversation([plan.slot for plan in self.slots]),
             tools=self.declared.tools.in_prompt,
-            tokens=self.counted,
+            tokens=self.counted - self._ceiling.tokens,
             counter=self.declared.counter,
             lowered=find_last_lowered(self.slots),
             proves=self.declared.proves,
         )
         return rendered, frontier, breakpoints
+
+    @cached_property
+    def _rendered(self) -> Rendered:
+        rendered, replaced = self._kept, self._ceiling.replaced
+        for index, message in replaced.items():
+            rendered.messages[index] = message
+        for index, message in reversed(self._put_back(rendered)):
+            rendered.messages.insert(index, message)
+            rendered.origins.insert(index, None)
+            rendered.slots.insert(index, rendered.slots[index])
+        return rendered
+
+    @cached_property
+    def _kept(self) -> Rendered:
+        return render(self.slots)
+
+    @cached_property
+    def _ceiling(self) -> Ceiling:
+        """What the provider's limits make of the messages."""
+        profile, kept = self.declared.profile, self._kept
+        if profile is None or profile.limits is None:
+            return NO_CEILING
+        return keep_to_limits(kept.messages, kept.slots, profile.limits, self.declared.counter)
 
     def _put_back(self, rendered: Rendered) -> list[tuple[int, Message]]:
         """Return the texts for earlier turns, each with its index in the window."""
@@ -229,7 +252,9 @@ class Plan:
     def _make_report(self, *, in_ranges: bool) -> Report:
         return Report(
             slots=explain_slots(self.slots, in_ranges=in_ranges) + self._thoughts_row,
-            counts=Counts(self.counted, self.tokens),
+            counts=Counts(
+                self.counted - self._ceiling.tokens, self.tokens, over_limit=self._ceiling.over
+            ),
             budget=self.declared.budget.remaining_input_tokens,
             fallback=self.fallback,
             over_budget=self.over_budget,
@@ -283,6 +308,8 @@ class Plan:
 
     def _warnings(self) -> Iterator[str]:
         """Yield what the author may want to change."""
+        if self._ceiling.detail is not None:
+            yield self._ceiling.detail
         for plan in self.slots:
             slot = plan.slot
             is_one = slot.kind == "text" and plan.reading.units and not plan.view.forms
