@@ -152,7 +152,7 @@ def _text_bytes(message: Message) -> int:
 
 
 def _must_stay(slot: Slot) -> bool:
-    return slot.is_input or slot.required
+    return slot.kind == "input" or slot.required
 
 
 def _steps(over: int, step: int) -> int:
