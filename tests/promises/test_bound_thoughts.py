@@ -3,6 +3,7 @@ its thoughts but at a move."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -13,15 +14,17 @@ from typing import Any
 import anthropic
 import pytest
 
-from muntin import Message, Slots, Window, fit
+from muntin import App, Message, Slots, Window, fit
 from muntin.core.caching.frontier import Frontier
 from muntin.core.digests import digest
 from muntin.core.parts import Reasoning, Text
 from muntin.core.thoughts import count_thoughts
 from muntin.fitting import fit_client
+from muntin.providers import as_model
 from tests.bound_runs import QUESTION, RUNS, SYSTEM, TOOLS, asks, by_fit, client, make_run, read
 from tests.enforcing import THOUGHTS, EnforcingProvider
-from tests.products import IS_WHOLE
+from tests.interfaces import INTERFACES
+from tests.products import IS_WHOLE, sample
 from tests.providers.servers import serving
 
 BOUND, FREE = "claude-fable-5-1", "claude-opus-4-6"
@@ -44,6 +47,21 @@ def test_no_request_of_a_long_run_is_refused(name: str) -> None:
     run = make_run(name, BOUND, STEPS, BUDGET)
     assert len(run.exchanges) >= STEPS
     check(run)
+
+
+@pytest.mark.parametrize("name", sample(INTERFACES, "generate", "generator", "sources"))
+def test_in_every_interface_the_steps_of_a_turn_see_their_thoughts(name: str) -> None:
+    provider = EnforcingProvider(period=9)
+
+    async def ask(url: str) -> None:
+        model: Any = as_model(f"anthropic/{BOUND}", base_url=url, api_key="k")
+        await INTERFACES[name](App("memory:", model=model, budget=7_000), model, "Go.", [read])
+
+    with serving(provider.answer) as server:
+        asyncio.run(ask(server.url))
+    assert not provider.refused
+    thoughts = [exchange.thoughts for exchange in provider.exchanges]
+    assert thoughts[:4] == [0, 1, 2, 3][: len(thoughts)]
 
 
 @pytest.mark.parametrize("name", ["claude-haiku-5.5", "claude-quartz-9"])

@@ -193,17 +193,19 @@ class Resolution:
     # The tokens of the whole request; None if no budget was given and no model is named.
     budget: Budget | None = field(repr=False, compare=False)
 
-    def compose(self, messages: Sequence[MessageLike]) -> Window:
+    def compose(self, messages: Sequence[MessageLike], *, previous: Window | None = None) -> Window:
         """Return the window with these messages after the prompt's own messages.
 
         Texts are not resolved again, so the window begins with the same bytes. The messages are
         slot `run` and are not trimmed. `token_budget`, which is for the system text, does not
-        count them; `budget` does.
+        count them; `budget` does. With the window before this one as `previous` the run goes on
+        from it, and bound thoughts since then stay.
         """
         if not messages:
             return self.window
         run = messages_from(messages)
-        return _compose(self.composer, self.gathered, self.token_budget, self.budget, run)
+        composer = self.composer.after(previous)
+        return _compose(composer, self.gathered, self.token_budget, self.budget, run)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

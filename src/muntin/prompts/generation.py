@@ -24,6 +24,7 @@ from muntin.core.message import Message, user
 from muntin.core.model_name import ModelName
 from muntin.core.parts import Text
 from muntin.core.schemas import NO_SCHEMAS
+from muntin.core.window import Window
 from muntin.errors import BudgetExceeded, InvalidInput, InvalidType
 from muntin.prompts.contexts import check_defined, check_model
 from muntin.prompts.definition import Prompt, Resolution
@@ -81,12 +82,18 @@ class _Generation:
         if isinstance(self.prompt, str) and self.token_budget is not None:
             _check_size(self.prompt, composer.within(self.token_budget))
         recorded: list[Message] = []
+        newest: Window | None = None
+
+        def compose(run: Sequence[Message]) -> Window:
+            nonlocal newest
+            newest = resolution.compose(run, previous=newest)
+            return newest
 
         async def attempt(repair: tuple[Message, ...]) -> AsyncGenerator[Event, None]:
             recorded.extend(repair[1:])  # the model's answer is recorded already
             run = FunctionRun(
                 model,
-                resolution.compose,
+                compose,
                 tools=resolution.tools,
                 record=recorded.extend,
                 resume=tuple(recorded),
