@@ -37,6 +37,7 @@ from muntin.timeline.store.memory import MemoryStore
 from tests.interfaces import DURABLE, INTERFACES, Interface
 from tests.products import NAMES, THREE, sample
 from tests.runtime.conftest import run
+from tests.toolboxes import toolboxes
 from tests.traced_worker import STEPS, app, look_inside
 
 ROOT = Path(__file__).parent.parent
@@ -130,6 +131,21 @@ def test_every_interface_tells_of_its_windows_and_calls(interface: Interface, se
     usage = (Names.INPUT_TOKENS, Names.OUTPUT_TOKENS, Names.CACHE_READ, Names.CACHE_WRITE)
     assert [last[name] for name in usage] == [1_000, 50, 600, 100]
     assert Names.COMPACTED not in last
+
+
+def test_tools_of_toolboxes_are_counted_by_what_became_of_them(seen: Seen) -> None:
+    script = [ToolCall("1", "find_tools", '{"query":"convert_to_pdf"}'), "done"]
+    model = ScriptedModel(script, name="ollama/qwen3", budget=16_000)
+
+    async def go() -> None:
+        async with App("memory:", model=model) as app:
+            await app.conversation("ada", tools=toolboxes()).send("Make a PDF")
+
+    run(go())
+    first, last = (attributes(span) for span in seen.spans("compose_context"))
+    names = (Names.TOOLS_DECLARED, Names.TOOLS_FOUND, Names.TOOLS_LISTED, Names.TOOLS_SEARCHES)
+    assert [first[name] for name in names] == [1, 0, 96, 0]
+    assert [last[name] for name in names] == [1, 1, 95, 1]
 
 
 @pytest.mark.parametrize("interface", [DURABLE[name] for name in sample(DURABLE, *THREE)])

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
@@ -76,6 +77,11 @@ class Names:
     OVER_BUDGET = "muntin.window.over_budget"
     INPUT_CUT = "muntin.window.input_cut"
     TOKENIZER = "muntin.window.tokenizer"
+    TOOLS_DECLARED = "muntin.tools.declared"
+    TOOLS_FOUND = "muntin.tools.found"
+    TOOLS_CARRIED = "muntin.tools.carried"
+    TOOLS_LISTED = "muntin.tools.listed"
+    TOOLS_SEARCHES = "muntin.tools.searches"
     SLOTS = "muntin.slots.names"
     SLOTS_KEPT = "muntin.slots.tokens_kept"
     SLOTS_ASKED = "muntin.slots.tokens_asked"
@@ -494,6 +500,8 @@ def _of_report(report: Report) -> dict[str, Any]:
     }
     if _compacted(report):
         attributes[Names.COMPACTED] = True
+    if report.tools:
+        attributes |= _of_tools(report)
     prefix = report.prefix
     if prefix is not None:
         attributes |= {Names.PREFIX_TOKENS: prefix.tokens, Names.PREFIX_SHARE: prefix.share}
@@ -504,6 +512,19 @@ def _of_report(report: Report) -> dict[str, Any]:
                 Names.MOVED_TOKENS: prefix.moved.tokens,
             }
     return attributes
+
+
+def _of_tools(report: Report) -> dict[str, Any]:
+    """Return how many tools the model sees, and how many searches found them."""
+    statuses = Counter([tool.status for tool in report.tools])
+    searches = {tool.step for tool in report.tools if tool.status == "found"}
+    return {
+        Names.TOOLS_DECLARED: statuses["declared"],
+        Names.TOOLS_FOUND: statuses["found"],
+        Names.TOOLS_CARRIED: statuses["carried"],
+        Names.TOOLS_LISTED: statuses["listed"],
+        Names.TOOLS_SEARCHES: len(searches),
+    }
 
 
 def _compacted(report: Report) -> bool:

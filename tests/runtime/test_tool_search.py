@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from muntin import App, Toolbox, ToolCall, capability, context, generate, generator, prompt
+from muntin import (
+    App,
+    BudgetExceeded,
+    Toolbox,
+    ToolCall,
+    capability,
+    context,
+    generate,
+    generator,
+    prompt,
+)
 from muntin.core.window import Window
 from muntin.providers.model import Finished, ToolCalled, ToolFinished
 from muntin.testing import ScriptedModel
@@ -319,3 +329,15 @@ def test_prompts_and_generate_search_their_contexts_toolboxes():
     requests = [window.openai() for window in scripted.windows]
     check_beginnings(requests)
     assert requests[-1]["messages"][-1]["content"] == 'convert_to_pdf ran with {"path": "a"}'
+
+
+def test_too_many_tools_without_a_toolbox_are_an_error_that_says_what_to_do():
+    listed = [tool for box in boxes() for tool in functions(box)]
+
+    async def go() -> None:
+        scripted = ScriptedModel(["hi"], name="mine", budget=4_000)
+        async with App("memory:", model=scripted) as app:
+            await app.conversation("ada", tools=listed).send("Hi")
+
+    with pytest.raises(BudgetExceeded, match="put them into a Toolbox"):
+        asyncio.run(go())

@@ -260,9 +260,14 @@ class Run(ABC):
             for message in newest[1:]
             if (id := message.tool_call_id) in names and id in visible
         ]
-        if not results:
+        tools, notes = window.report.tools_tokens, []
+        if results:
+            notes.append(f"The newest results must be shown, in tokens: {', '.join(results)}.")
+        if tools > error.available // 2 and not window.report.tools:
+            notes.append(f"The tools have {tools:,} tokens: put them into a Toolbox.")
+        if not notes:
             return error
-        why = f"{error} The newest results must be shown, in tokens: {', '.join(results)}."
+        why = " ".join([str(error), *notes])
         return BudgetExceeded(error.needed, error.available, error.report, why)
 
     async def _run_calls(self, calls: Sequence[ToolCall]) -> AsyncGenerator[Event, None]:
