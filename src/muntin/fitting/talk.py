@@ -18,6 +18,7 @@ from muntin.core.digests import digest
 from muntin.core.message import Message, Role, answered, counted
 from muntin.core.parts import Other
 from muntin.core.profile import Profile
+from muntin.core.standing import standing_places
 from muntin.core.thoughts import count_thoughts
 from muntin.core.usage import AnswerTokens, Usage
 from muntin.core.window import Window
@@ -166,6 +167,12 @@ class LazyMessages(Sequence[Message]):
         """Return the place of the newest summary of the provider, without reading the list."""
         return newest_compaction(self.pieces if self._all is None else self._all, profile)
 
+    def standing_places(self) -> tuple[int, ...]:
+        """Return the places of the messages with a standing effect."""
+        if self._all is not None:
+            return standing_places(self._all)
+        return standing_places(self[:]) if getattr(self.pieces, "has_standing", False) else ()
+
     def role(self, index: int) -> Role:
         """Return the role of a message, without reading the message if possible."""
         pieces = self.pieces
@@ -217,6 +224,11 @@ class MessageSlice(Sequence[Message]):
 
     def __len__(self) -> int:
         return self._size
+
+    def standing_places(self) -> tuple[int, ...]:
+        """Return the places of the messages with a standing effect."""
+        first, end = self._first, self._first + self._size
+        return tuple([n - first for n in self._talk.standing_places() if first <= n < end])
 
     def newest_compaction(self, profile: Profile | None) -> int | None:
         """Return the place of the newest summary of the provider, without reading the messages."""

@@ -125,7 +125,7 @@ def _leaving(members: Sequence[SlotPlan], gone: int) -> list[Leaving]:
     for part in members:
         forms = {id(form.unit): form.messages for form in part.view.forms}
         for unit in part.reading.units:
-            stays = unit.is_system or unit.begins
+            stays = unit.is_system or unit.never_leaves
             if stays or not part.levels.gone <= unit.position < gone:
                 continue
             for message, form in zip(

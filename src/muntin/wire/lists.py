@@ -13,6 +13,7 @@ from muntin.core.counting.memo import FormMemo
 from muntin.core.forms import joins_others
 from muntin.core.message import ROLES, Message, Role, role_of
 from muntin.core.parts import Other, as_plain
+from muntin.core.standing import TYPES
 from muntin.errors import InvalidInput, MuntinError
 from muntin.wire import anthropic, chat, google, responses
 from muntin.wire import blocks as shared
@@ -80,8 +81,12 @@ def pieces_of(items: Sequence[Any], *, single: bool = False, mends: bool = True)
             if not joins:
                 groups += [range(number, number + 1) for number in numbers]
                 continue
-            # A summary begins an answer: what stands before it leaves.
-            cuts = [number for number in numbers[1:] if is_compaction(items[number])]
+            # A summary begins an answer: what stands before it leaves. What an app puts in stands
+            # alone.
+            alone = [n for n in numbers if get(items[n], "type") in _ALONE]
+            begins = {n for n in numbers if is_compaction(items[n])}
+            begins |= {*alone, *[n + 1 for n in alone]}
+            cuts = sorted(begins & {*numbers[1:]})
             ends = [*cuts, numbers[-1] + 1]
             groups += map(range, [numbers[0], *cuts], ends)
     reader = _Reader(items, groups, mends)
@@ -92,13 +97,19 @@ def pieces_of(items: Sequence[Any], *, single: bool = False, mends: bool = True)
         if len(spans := spans_of(items[head])) > 1
     }
     count = len(items) if groups is None else len(groups)
+    has_standing = groups is not None and any(get(item, "type") in TYPES for item in items)
     pieces = Pieces(
         range(count), reader.read, several=several, role=reader.role, summary=reader.summary
     )
+    pieces.has_standing = has_standing
     if any(get(items[number], "parts") is not None for number in odd):
         for number in range(len(pieces)):  # ids of Google's calls are made in their order
             pieces[number]
     return pieces
+
+
+# Items of an app that stand between answers.
+_ALONE = ("additional_tools", "configuration_update")
 
 
 def piece(data: Any, ref: Any) -> Piece:

@@ -115,6 +115,8 @@ class Pieces(Sequence[Piece]):
         self._read = read
         self._role = role
         self._summary = summary
+        # Whether some items may have a standing effect.
+        self.has_standing = False
         self._known: dict[int, Sequence[Piece]] = {}
         # Where each item begins; None if each item is one piece.
         self._begins: list[int] | None = None

@@ -33,7 +33,7 @@ class Levels(NamedTuple):
         position = unit.position
         if unit.is_protected:
             return FULL
-        if position < self.gone and not (unit.is_system or unit.begins):
+        if position < self.gone and not (unit.is_system or unit.never_leaves):
             return GONE
         if not unit.is_group:
             is_large = position < self.cut and unit.tokens > unit.compactor.window // 2

@@ -152,7 +152,7 @@ def _lowered_levels(
 def _without_oldest(draft: Draft, part: SlotPlan, view: SlotView, room: int) -> SlotView:
     """Leave out the oldest units of the newest turn; its question goes with its last unit."""
     shown = [form.unit for form in view.forms]
-    units = [unit for unit in shown if not (unit.is_protected or unit.begins)]
+    units = [unit for unit in shown if not (unit.is_protected or unit.never_leaves)]
     order = [*sorted(units[:-1], key=lambda unit: unit.role == "user"), *units[-1:]]
     floor = part.limits.floor
     floor = sys.maxsize if draft.fallback and floor else floor

@@ -43,6 +43,7 @@ from muntin.core.planning.serving import serve
 from muntin.core.planning.slot import EXACT, TIERS, Group, Slot, in_full
 from muntin.core.planning.units import Reading, check_joined, is_blank, link, read_slot
 from muntin.core.profile import OMITTED, Profile
+from muntin.core.standing import standing_places
 from muntin.errors import NeedsConversation
 
 _ROUNDS = 4
@@ -83,6 +84,7 @@ def _plan(declared: Declaration, past: Past = "goes on") -> Plan:
     budget = max(0, given - counter.beside(declared.tools))
     most = counter.law.room(given, has_tools) - tools - counter.answer
     slots = _begin_at_summary(_split_question(_in_window_order(declared.slots)), profile)
+    slots = [_with_standing(slot) for slot in slots]
     conversations = find_conversations(slots, declared.before.starts if declared.before else ())
     if past != "goes on":
         for conversation in conversations:
@@ -191,6 +193,13 @@ def _begin_at_summary(slots: list[Slot], profile: Profile | None) -> list[Slot]:
             ]
             return [*before, replace(slot, begin=summary), *slots[place + 1 :]]
     return slots
+
+
+def _with_standing(slot: Slot) -> Slot:
+    """Return a slot that knows its messages with a standing effect."""
+    places = standing_places(slot.messages) if slot.kind in ("list", "run") else ()
+    places = tuple([place for place in places if place >= (slot.begin or 0)])
+    return replace(slot, standing=places) if places else slot
 
 
 def _is_spoken(slot: Slot) -> bool:

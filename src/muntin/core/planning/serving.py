@@ -132,7 +132,9 @@ def _need(draft: Draft, part: SlotPlan) -> int:
         return 0 if draft.fits_whole else run_need(draft, part, part.conversation)
     units = part.reading.units
     protected = sum([unit.tokens for unit in units if unit.is_protected])
-    protected += sum([least_size(unit) for unit in units if unit.begins and not unit.is_protected])
+    protected += sum(
+        [least_size(unit) for unit in units if unit.never_leaves and not unit.is_protected]
+    )
     floor = 0 if draft.fallback else part.limits.floor
     return max(protected, fit(draft, part, floor).tokens if floor else 0)
 

@@ -42,7 +42,7 @@ def shrink(reading: Reading, room: int, floor: int, counter: Counter, at: Levels
     if view.tokens <= room and not is_missing(reading, view):
         return view
     if slot.trim.behavior == "slot" and view.tokens > room:
-        forms = [form for form in view.forms if form.unit.is_protected or form.unit.begins]
+        forms = [form for form in view.forms if form.unit.is_protected or form.unit.never_leaves]
         view = SlotView(forms, sum([form.tokens for form in forms]))
         return with_marker(reading, view, room, counter)
     remaining_view = _with_oldest_gone(reading, view, room, floor, counter)
@@ -131,7 +131,7 @@ def without_oldest(
         places = [
             place
             for place, form in enumerate(view.forms)
-            if not (form.unit.is_protected or form.unit.begins)
+            if not (form.unit.is_protected or form.unit.never_leaves)
         ]
     else:
         by_unit = {id(form.unit): place for place, form in enumerate(view.forms)}

@@ -206,7 +206,8 @@ class Slot:
 
     `excluded` is why a condition left the slot out, `detail` a remark for the report. `begin` is
     the place of the provider's summary, with which its past begins. With `system_leaves`, later
-    system messages are part of the turn that they stand in, and leave with it.
+    system messages are part of the turn that they stand in, and leave with it. The messages at the
+    places `standing` have a lasting effect, and stay.
     """
 
     name: str
@@ -223,6 +224,7 @@ class Slot:
     excluded: str | None = None
     begin: int | None = None
     system_leaves: bool = False
+    standing: tuple[int, ...] = ()
 
     @property
     def is_joined(self) -> bool:

@@ -37,7 +37,7 @@ class Unit:
     places of the messages in the slot. A result that stands in another slot than its call is part
     of the call's unit: `elsewhere` says in which slot, and where. `missing` are calls without a
     result; a group is calls with results. `added` are the tokens of results that the wire adds. The
-    unit that `begins` the past holds the provider's summary, and never leaves.
+    unit that `begins` the past holds the provider's summary; it never leaves, as what `stays`.
     """
 
     position: int
@@ -53,7 +53,13 @@ class Unit:
     added: int = 0
     turn: int = 0
     begins: bool = False
+    stays: bool = False
     forms: dict[int, Costed] = field(default_factory=dict, compare=False)
+
+    @property
+    def never_leaves(self) -> bool:
+        """Whether it holds the provider's summary, or has a standing effect."""
+        return self.begins or self.stays
 
     @property
     def role(self) -> str:
@@ -215,6 +221,7 @@ class _Reader:
             self.look_back()
             if self.slot.is_stepped:
                 self.take_question()
+            self.take_standing()
 
     def take_summary(self, first: int, summary: int) -> tuple[int, int]:
         """Take the provider's summary, with the results of its calls; return the first message of
@@ -236,6 +243,20 @@ class _Reader:
                 return first, end
         self.before = range(first, summary)
         return max(first, end), end
+
+    def take_standing(self) -> None:
+        """Take the messages with a standing effect beyond the fit, with the results of their
+        calls."""
+        taken = {index for unit in self.units for index in unit.indices}
+        for place in reversed(self.slot.standing):
+            if place not in self.unread or place in taken:
+                continue
+            end = place + 1
+            while end < len(self.items) and role_of(self.items[end]) == "tool":
+                end += 1
+            for index in range(end - 1, place - 1, -1):
+                self.take(index)
+        self.units.sort(key=lambda unit: -unit.indices[0])
 
     def read_forward(self, limit: int) -> None:
         items = self.items
@@ -373,6 +394,9 @@ class _Reader:
         units = [*self.opening, *self.units[::-1]]
         if self.slot.begin is not None:
             units.sort(key=lambda unit: unit.indices[0])
+        if self.slot.standing:
+            for unit in units:
+                unit.stays = not {*self.slot.standing}.isdisjoint(unit.indices)
         loose = [result for results in self.open.values() for result in results]
         loose.sort(key=lambda result: result[0])
         unread, beyond = self.unread, len(self.unread) - self.taken_unread
