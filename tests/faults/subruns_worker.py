@@ -27,7 +27,7 @@ class Question(BaseModel):
     text: str
 
 
-def work(url: str, engine: str, name: str, slow: float = 0.3) -> None:
+def work(url: str, name: str, slow: float = 0.3) -> None:
     """Handle `research` until SIGTERM, which ends it at once, as a deploy does."""
     sub = generator(name="sub", prompt="You answer.", input=Question, user=lambda q: q.text)
 
@@ -42,7 +42,7 @@ def work(url: str, engine: str, name: str, slow: float = 0.3) -> None:
         both = enumerate(PLACES[done : done + 2])
         return [ToolCall(f"call-{n}", "look", json.dumps({"of": place})) for n, place in both]
 
-    app = App(url, engine=engine, model=ScriptedModel(reply, name=name))
+    app = App(url, model=ScriptedModel(reply, name=name))
 
     @app.entity("research")
     async def research(ctx: Ctx, wake: Wake) -> None:

@@ -18,7 +18,6 @@ from muntin.timeline.store import Store, open_store
 from tests.faults.checks import settled
 from tests.faults.subruns_worker import PLACES
 from tests.products import PRICED
-from tests.reliability.server import Server
 from tests.workers import Start, workers
 
 LONG = bool(os.environ.get("MUNTIN_FAULTS"))
@@ -51,36 +50,25 @@ def check_answers(store: Store, entity: str) -> None:
                 assert item.message.text == f"answer to capital of {of}?"
 
 
-@pytest.fixture(params=["embedded", "procrastinate"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
-    """Return an engine and the address of an empty store."""
-    if request.param == "embedded":
-        return "embedded", f"sqlite:///{tmp_path / 'store.db'}"
-    server: Server = request.getfixturevalue("server")
-    return "procrastinate", server.url(server.new_database())
-
-
 @pytest.mark.parametrize(
     ("how", "times"),
     [(signal.SIGTERM, 50 if LONG else 5), (signal.SIGKILL, 20 if LONG else 5)],
     ids=["deploy", "kill"],
 )
 def test_no_answer_is_exchanged(
-    place: tuple[str, str], start_worker: Start, how: signal.Signals, times: int
+    tmp_path: Path, start_worker: Start, how: signal.Signals, times: int
 ) -> None:
-    (engine, url), ended, entities = place, 0, 0
+    url, ended, entities = f"sqlite:///{tmp_path / 'store.db'}", 0, 0
     random.seed(7)
     with open_store(url) as store:
         while ended < times:
             entity, entities = f"research/{entities}", entities + 1
             store.append(entity, [draft_of(user("go"), opens="inbox")])
             while not settled(store, [entity]):
-                worker = start_worker("work", url=url, engine=engine, name=PRICED)
+                worker = start_worker("work", url=url, name=PRICED)
                 assert worker.stdout is not None
                 assert worker.stdout.readline() == "ready\n"
-                # A worker of procrastinate takes half a second to follow one that is gone.
-                more = 0.0 if engine == "embedded" else 0.7
-                end = time.monotonic() + random.uniform(0.1, 0.8) + more
+                end = time.monotonic() + random.uniform(0.1, 0.8)
                 while time.monotonic() < end and not settled(store, [entity]):
                     time.sleep(0.02)
                 worker.send_signal(how)
@@ -88,4 +76,3 @@ def test_no_answer_is_exchanged(
                 ended += 1
             assert [turn.status for turn in store.turns(entity)] == ["completed"]
             check_answers(store, entity)
-    print(f"{engine}: {entities} entities, {ended} workers ended by {how.name}, 0 exchanged")
