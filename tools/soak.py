@@ -97,7 +97,7 @@ def parts(examples: int) -> dict[str, Part]:
         ),
         "turns": suite(
             "five agents of 150 steps beside a message that ends its process; a run of 60 steps "
-            "killed every 2.5 s; 50 deploys and 20 kills with runs inside of runs; on each engine",
+            "killed every 2.5 s, on each engine; 50 deploys and 20 kills with runs inside of runs",
             turns,
             2,
             MUNTIN_FAULTS=1,
