@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter as Bag
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import is_
 from typing import TYPE_CHECKING, Any, cast
 
 from muntin.agent.tools import ToolLike, Tools, as_tools
@@ -48,6 +49,10 @@ if TYPE_CHECKING:
 
 # How many of the newest messages of a slot are searched for a copy of the input.
 _NEAR = 100
+# How often a window is composed again because it shows what its excerpts say.
+_ROUNDS = 3
+# Excerpts stand in a slot of few messages.
+_FEW = 4
 # The text in the place of an input that a projection hides.
 HIDDEN = "(this message is not shown)"
 # The slot of recalled excerpts. When room is short, the history gives before they do.
@@ -287,6 +292,39 @@ class Composer:
         if isinstance(recalled, Recalled) and recalled.trouble is not None:
             slots.exclude(RECALLED, reason="failed", detail=recalled.trouble)
 
+    def render(self, slots: Slots) -> Window:
+        """Return the window of slots; of recalled excerpts in them, those are left out that the
+        window shows in full."""
+        window = slots.render()
+        for _ in range(_ROUNDS):
+            shown = {message.item for message in window.messages if message.item is not None}
+            declared = [self._without(slot, shown) for slot in slots.declared]
+            if all(map(is_, declared, slots.declared)):
+                break
+            slots = self.slots()
+            for slot in declared:
+                slots.take(slot)
+            window = slots.render()
+        return window
+
+    def _without(self, slot: Slot, shown: Collection[tuple[str, int]]) -> Slot:
+        """Return a slot whose excerpts are not among the items that are shown."""
+        messages = slot.messages
+        if not isinstance(messages, list | tuple) or len(messages) > _FEW:
+            return slot  # a conversation
+        rest: list[MessageLike] = []
+        for message in messages:
+            content = message.content if isinstance(message, Message) else None
+            if isinstance(content, Recalled):
+                fresh = content.without(shown, self.counter)
+                if fresh is not content:
+                    if fresh:
+                        rest.append(replace(message, content=fresh))
+                    continue
+            rest.append(message)
+        is_same = len(rest) == len(messages) and all(map(is_, rest, messages))
+        return slot if is_same else replace(slot, messages=rest)
+
     def filler(self, most: int) -> str:
         """Return a text that has about `most` tokens as a message, and no more."""
         tokens = self.counter.text("a " * 1_000) or 1
@@ -342,7 +380,7 @@ class TurnSlots(Slots):
         """Compose the window that is sent when the strategy returns it."""
         slots = self._composer.with_input(self.declared, self._input)
         self._composer.report_summary_failure(slots)
-        self.rendered = slots.render()
+        self.rendered = self._composer.render(slots)
         return self.rendered
 
 

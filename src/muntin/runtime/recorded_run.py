@@ -178,7 +178,7 @@ class RecordedRun(Run):
         recalling = self._recalling
 
         async def compose(slots: Slots, composer: Composer) -> Window:
-            return await recalling.compose(slots, composer) if recalling else slots.render()
+            return await recalling.compose(slots, composer) if recalling else composer.render(slots)
 
         if self._wishes is None:
             return await compose(slots, composer)

@@ -13,7 +13,7 @@ from itertools import islice
 from muntin.core.checks import check_size, shown
 from muntin.core.counting.counter import AttachmentTokens, Counter, TokenizerLike, file_hint
 from muntin.core.forms import messages_from
-from muntin.core.message import Message, Role, opens_turn
+from muntin.core.message import Input, Message, Role, opens_turn
 from muntin.core.parts import File
 from muntin.core.planning.slot import MessageLike, Slot
 from muntin.core.planning.units import link, read_slot
@@ -172,7 +172,7 @@ class History:
 
     def relevant(
         self,
-        query: str,
+        query: str | Input,
         *,
         tokens: int,
         limit: int | None = None,

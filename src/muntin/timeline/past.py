@@ -15,7 +15,7 @@ from itertools import takewhile
 from threading import Lock
 from typing import NamedTuple, overload
 
-from muntin.core.message import Message
+from muntin.core.message import Input, Message
 from muntin.core.planning.compact import LEAST
 from muntin.errors import InvalidInput
 from muntin.threads import aside, in_thread
@@ -355,14 +355,15 @@ class PastHistory(History):
 
     def relevant(
         self,
-        query: str,
+        query: str | Input,
         *,
         tokens: int,
         limit: int | None = None,
         times: Sequence[datetime | None] | None = None,
     ) -> Recalled:
-        """Return the parts of the conversation that bear on a question, as one text for a slot; the
-        times are the timeline's."""
+        """Return the parts of the conversation that bear on a question, such as `ctx.input`, as one
+        text for a slot; the times are the timeline's. What the window of the slot shows is left out
+        when the window is made."""
         if times is not None:
             raise InvalidInput("times= is for lists: the messages of a session have their own")
 

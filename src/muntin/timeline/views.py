@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from muntin.core.checks import check_size, shown
+from muntin.core.message import Input
 from muntin.errors import InvalidType, StoreError
 from muntin.timeline.history import Tokens, Turns
 from muntin.timeline.items import UNSETTLED, Item, SideWrites, View
@@ -62,7 +63,7 @@ class Items:
         items, is_whole = self._turns("history", most, None, self._session.opened().read)
         return items, is_whole or (self.window is not None and self.window.count <= turns)
 
-    def relevant(self, query: str, *, tokens: int, limit: int | None = None) -> Recalled:
+    def relevant(self, query: str | Input, *, tokens: int, limit: int | None = None) -> Recalled:
         """Return the parts of the history that bear on a question, as one text for a slot.
 
         It has at most `tokens` as a message, and at most `limit` excerpts. Items that `history()`

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from muntin.core.checks import check_count, check_size, check_text
 from muntin.core.counting.counter import Counter
-from muntin.core.message import Message
+from muntin.core.message import Input, Message
 from muntin.timeline.recall.excerpts import Excerpt, Finder, Recalled, Spoken, tell, write
 from muntin.timeline.recall.ranking import Hit, Question
 
@@ -23,12 +23,13 @@ _LEAST, _VAIN = 8, 60
 _USUAL, _MOST = 4, 8
 
 
-def check_query(query: object, tokens: object, limit: object) -> None:
-    """Refuse a question that is no text, or invalid sizes."""
-    check_text(query, "query")
+def check_query(query: object, tokens: object, limit: object) -> str:
+    """Return the text of a question; refuse what is no text, or invalid sizes."""
+    text = check_text(query.text if isinstance(query, Input) else query, "query")
     check_size(tokens, "tokens")
     if limit is not None:
         check_count(limit, "limit")
+    return text
 
 
 def choose(

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
+from muntin.core.counting.counter import Counter
 from muntin.core.message import Message
 from muntin.core.tags.xml import escape_text
 from muntin.timeline.recall.words import term_of
@@ -70,7 +71,7 @@ class Recalled(str):
 
     `positions` are the positions of the chosen messages, oldest first. `tokens` are the tokens of
     the text as a message. `excerpts` say why each was chosen, `following` is the next best excerpt,
-    `trouble` says why recalling failed, wholly or in part.
+    `trouble` says why recalling failed, wholly or in part. `session` is whose positions they are.
     """
 
     positions: tuple[int, ...]
@@ -78,6 +79,7 @@ class Recalled(str):
     excerpts: tuple[Excerpt, ...]
     following: Excerpt | None
     trouble: str | None
+    session: str | None
 
     def __new__(
         cls,
@@ -88,8 +90,10 @@ class Recalled(str):
         excerpts: Sequence[Excerpt] = (),
         following: Excerpt | None = None,
         trouble: str | None = None,
+        session: str | None = None,
     ) -> Recalled:
         recalled = super().__new__(cls, text)
+        recalled.session = session
         recalled.positions, recalled.tokens = tuple(positions), tokens
         recalled.excerpts, recalled.following, recalled.trouble = (
             tuple(excerpts),
@@ -103,6 +107,27 @@ class Recalled(str):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return str, (str(self),)
+
+    def without(self, shown: Collection[tuple[str, int]], counter: Counter) -> Recalled:
+        """Return these excerpts without those of which a window shows an item: its session and its
+        position."""
+        kept = [
+            excerpt
+            for excerpt in self.excerpts
+            if not any((self.session, position) in shown for position in excerpt.positions)
+        ]
+        if len(kept) == len(self.excerpts):
+            return self
+        text = write(kept)
+        return Recalled(
+            text,
+            positions=sorted(position for excerpt in kept for position in excerpt.positions),
+            tokens=counter.message(Message("user", text)) if text else 0,
+            excerpts=kept,
+            following=self.following,
+            trouble=self.trouble,
+            session=self.session,
+        )
 
     @property
     def text(self) -> str:

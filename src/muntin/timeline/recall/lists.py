@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from muntin.core.checks import shown
 from muntin.core.counting.counter import Counter
-from muntin.core.message import Message
+from muntin.core.message import Input, Message
 from muntin.errors import InvalidInput, InvalidType
 from muntin.timeline.recall.choose import check_query, choose
 from muntin.timeline.recall.excerpts import Recalled, Spoken, group_of
@@ -96,7 +96,7 @@ _lists_lock = Lock()
 
 def relevant(
     messages: tuple[Message, ...],
-    query: str,
+    query: str | Input,
     tokens: int,
     counter: Counter,
     *,
@@ -110,7 +110,7 @@ def relevant(
     The messages at the indices `shown` are not recalled; without `results` the results of tools are
     left out.
     """
-    check_query(query, tokens, limit)
+    query = check_query(query, tokens, limit)
     checked = _check_times(times, len(messages))
     with _lists_lock:
         longest_first = sorted(_lists, key=lambda known: -len(known.messages))

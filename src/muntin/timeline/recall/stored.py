@@ -14,6 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from muntin.core.counting.counter import Counter
+from muntin.core.message import Input
 from muntin.timeline.history import Turns
 from muntin.timeline.items import Item
 from muntin.timeline.project import Projection, lasting
@@ -108,7 +109,7 @@ def before_turn(
 
 def recall(
     session: Session,
-    query: str,
+    query: str | Input,
     tokens: int,
     *,
     limit: int | None = None,
@@ -123,7 +124,7 @@ def recall(
     If the index cannot be made within `seconds`, nothing is recalled; the next question continues
     making it. If the question is also `asked` of an embedder, texts near its vector count too.
     """
-    check_query(query, tokens, limit)
+    query = check_query(query, tokens, limit)
     scope = scope or Scope()
     store = session.opened()
     infos = store.sessions(id=session.id)
@@ -158,7 +159,9 @@ def recall(
         entry.lock.release()
     shelf.tidy()
     load = _loader(session, scope, positions)
-    return choose(hits, sizes, load, question, counter or session.counter, tokens, limit)
+    recalled = choose(hits, sizes, load, question, counter or session.counter, tokens, limit)
+    recalled.session = session.id
+    return recalled
 
 
 def search(session: Session, query: str, limit: int, *, keep: bool = True) -> list[Excerpt]:
