@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bench import __main__ as together
-from bench import adapters, first_token, long_runs, recall, scale
+from bench import adapters, first_token, long_runs, recall, scale, toolboxes
 from bench.cache.table import tables
 from bench.headlines import HEADLINES, find
 from bench.measure import Figure
@@ -134,3 +134,14 @@ def test_a_store_of_many_sessions_is_one_that_muntin_reads(tmp_path):
         assert [info.id for info in store.sessions()] == [f"s-{n:07}" for n in range(7)]
         for info in store.sessions():
             assert len(list(Session(info.id, store=store).messages())) == 8
+
+
+def test_toolboxes_are_replayed_without_a_changed_beginning(capsys):
+    toolboxes.main([])
+    rows = [line.split("  ") for line in capsys.readouterr().out.splitlines()]
+    table = {row[0]: [cell.strip() for cell in row[1:] if cell.strip()] for row in rows}
+    for name in toolboxes.MODELS:
+        requests, *_, changed, _cold, _behind, missing = table[name]
+        assert (requests, changed, missing) == ("72", "0 of 62", "0 of 32")
+    assert table["grown, 3 a search"][3] == "30 of 62"
+    assert int(table["Muntin, Chat"][1].replace(",", "")) < 2_000
