@@ -323,6 +323,13 @@ class TimedOut(MuntinError, TimeoutError):
         super().__init__(f"{what} took longer than {seconds:g} s")
 
 
+class CostLimit(MuntinError):
+    """A request was not sent: its conversation or its turn would cost more than `max_cost`, or its
+    model has no known price. The message says what was spent, and what to do."""
+
+    _fact = "the conversation may cost no more"
+
+
 class StepLimit(MuntinError):
     """An agent's run took all its steps, and the model still calls tools.
 

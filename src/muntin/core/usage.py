@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
 
@@ -100,22 +101,51 @@ def _is_count(value: object) -> bool:
     return type(value) is int and value >= 0
 
 
+class AgentCost(NamedTuple):
+    """What the answers of an agent used, and their price in US dollars, where it is known."""
+
+    usage: Usage
+    cost: Decimal
+
+
 @dataclass(frozen=True, slots=True)
 class SessionUsage:
-    """The usage of a session: of the answers of its turns, and of its summaries."""
+    """The usage of a session: of the answers of its turns, and of its summaries.
+
+    `cost` is the price of the answers in US dollars, as far as it is known; `by_agent` divides both
+    by the name of the generator, empty for a plain agent.
+    """
 
     answers: Usage = field(default_factory=Usage)
     summaries: Usage = field(default_factory=Usage)
+    cost: Decimal = Decimal(0)
+    by_agent: Mapping[str, AgentCost] = field(default_factory=dict)
 
     def and_in_vain(self, text: str | None) -> SessionUsage:
         """Add the stored usage of failed summaries, given as JSON."""
         vain = Usage() if text is None else Usage.from_dict(json.loads(text))
-        return SessionUsage(self.answers, self.summaries + vain)
+        return replace(self, summaries=self.summaries + vain)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {
+            "answers": self.answers.to_dict(),
+            "summaries": self.summaries.to_dict(),
+            "cost": float(self.cost),
+            "by_agent": {
+                name: {**part.usage.to_dict(), "cost": float(part.cost)}
+                for name, part in self.by_agent.items()
+            },
+        }
 
     def words(self) -> Iterable[str]:
         """Say what was billed, if it is known."""
         if self.answers != Usage():
             yield f"billed for answers: {self.answers}"
+        if self.cost:
+            yield f"price of the answers: ${self.cost:.4f}"
+        for name, part in self.by_agent.items() if len(self.by_agent) > 1 else ():
+            yield f"  {name or 'agent'}: {part.usage}, ${part.cost:.4f}"
         if self.summaries != Usage():
             yield f"billed for summaries: {self.summaries}"
 
@@ -123,3 +153,14 @@ class SessionUsage:
     def total(self) -> Usage:
         """Both together."""
         return self.answers + self.summaries
+
+
+def cost_in(data: Any) -> Decimal:
+    """Return the price that is stored with the usage of an answer; 0 if there is none."""
+    try:
+        return Decimal(str(data["cost"])) if isinstance(data, Mapping) and "cost" in data else _FREE
+    except InvalidOperation:
+        return _FREE
+
+
+_FREE = Decimal(0)

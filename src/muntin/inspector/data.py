@@ -133,7 +133,7 @@ def usage(plans: Plans, session: str) -> dict[str, Any]:
     """Return the usage of a session, answers and summaries apart, also in words."""
     store, id = plans.store, session_info(plans, session).id
     used = usage_of(store.read(id)).and_in_vain(store.content(id, *FAILED_SUMMARY_USAGE))
-    return {**asdict(used), "words": list(used.words())}
+    return {**used.to_dict(), "words": list(used.words())}
 
 
 def _summary(plans: Plans, session: str, record: Record) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from muntin.runtime.flows import Action, flow
 from muntin.runtime.generators import capability, generator
 from muntin.runtime.run_rules import Summary
 from muntin.runtime.sources import Source
+from muntin.runtime.spending import MaxCost
 from muntin.timeline.recall import Recall, Standing
 from muntin.timeline.stored_plans import read_plan
 
@@ -15,6 +16,7 @@ __all__ = [
     "App",
     "Conversation",
     "Ctx",
+    "MaxCost",
     "Recall",
     "Source",
     "Standing",

@@ -55,6 +55,7 @@ from muntin.runtime.run_rules import (
     Summary,
     SummaryLike,
 )
+from muntin.runtime.spending import MaxCostLike, as_max_cost
 from muntin.runtime.summaries import Summaries
 from muntin.runtime.sync import Facade, LoopThread, blocking, facing
 from muntin.runtime.turn_queue import TurnQueue
@@ -95,6 +96,9 @@ class App:
 
     The `engine` runs the wakes of entities: in this process (`Embedded()`), or "procrastinate" in
     workers. No more than `max_pending` wakes may wait.
+
+    No request is sent whose conversation or entity would cost more than `max_cost` US dollars; a
+    `MaxCost` limits each turn too.
     """
 
     def __init__(
@@ -119,6 +123,7 @@ class App:
         tool_search: ToolSearchLike = True,
         engine: Engine | str | None = None,
         max_pending: int | None = None,
+        max_cost: MaxCostLike = None,
     ) -> None:
         self.rules = RunRules.of(
             "App", results, ladder, recovery, recall, summary, tool_search, standing
@@ -138,6 +143,7 @@ class App:
         self.summaries = Summaries()
         self.embeddings = Embeddings()
         self.counts = CountBook()
+        self.max_cost = as_max_cost(max_cost, "App")
         # The Composer of the app's own model, and the settings it was made for.
         self._composer: tuple[tuple[Any, ...], Composer] | None = None
         most = None if max_pending is None else check_count(max_pending, "max_pending")

@@ -19,6 +19,7 @@ from muntin.core.usage import Usage
 from muntin.core.window import Window
 from muntin.errors import MuntinError
 from muntin.providers.model import Event, Model
+from muntin.providers.names import cost_of
 from muntin.runtime.places import serving
 from muntin.runtime.recall import Recalling
 from muntin.runtime.standing import KeptWishes
@@ -166,6 +167,10 @@ class RecordedRun(Run):
             if composer.trouble is not None:
                 composer.report_summary_failure(window)
             window = await self._composed(window, composer)
+        limit = turn.app.max_cost
+        if limit is not None:
+            spent = await turn.read(turn.receipts.load_spent)
+            limit.check(self._model.name, window, spent, turn.session.id)
         self._sent = window
         self._step = turn.receipts.keep(window, line)
         for start in window.lazy_frontier.starts:
@@ -189,13 +194,17 @@ class RecordedRun(Run):
         turn, counter = self._turn, self._composer.counter
         is_answer, usage = message.role == "assistant", self._usages[-1]
         is_last = is_answer and not (message.tool_calls or is_paused(message))
-        has_cost = is_answer and usage != Usage()
+        has_cost, used = is_answer and usage != Usage(), usage.to_dict()
+        if has_cost:
+            cost = cost_of(self._model.name, usage)
+            turn.receipts.spend(cost)
+            used = used if cost is None else {**used, "cost": str(cost)}
         (item,) = await turn.record(
             message,
             counter=counter,
             run=self._position,
             visibility=self._opening.visibility,
-            meta={"usage": usage.to_dict()} if has_cost else None,
+            meta={"usage": used} if has_cost else None,
             step=self._step,
             ends="completed" if self._ends and is_last else None,
             then=self._read_entries if message.role == "tool" else None,

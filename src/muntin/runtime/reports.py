@@ -6,12 +6,14 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 from muntin.core.caching.frontier import Frontier, text_name
 from muntin.core.checks import compact_json
 from muntin.core.planning.plan import Plan
 from muntin.core.window import Window
 from muntin.errors import InvalidInput
+from muntin.runtime.spending import Spent
 from muntin.runtime.summaries import State
 from muntin.timeline.items import NoteKey, SideWrites
 from muntin.timeline.receipts import Bounds, plan_of, report_of, size_of
@@ -43,6 +45,7 @@ class Receipts:
         self._newest: dict[str, Window | Frontier | None] = {}
         self._summaries: dict[str, State] = {}
         self._unwritten: dict[int, _Unwritten] = {}
+        self._spent: Spent | None = None
         # The names of the texts for one turn that the store has.
         self._cleared: dict[str, set[str]] = {}
 
@@ -69,6 +72,23 @@ class Receipts:
             self._summaries[line] = State.load(self._turn.session, line)
         return self._summaries[line]
 
+    def load_spent(self) -> Spent:
+        """Return what the session has cost, and this turn; for code in a thread."""
+        if self._spent is None:
+            session, turn = self._turn.session, self._turn.number
+            text = session.store.content(session.id, "spent", "")
+            if text is None:  # no limit was in force until now
+                self._spent = Spent(session.usage().cost)
+            else:
+                total, of, in_turn = json.loads(text)
+                self._spent = Spent(Decimal(total), Decimal(in_turn if of == turn else 0))
+        return self._spent
+
+    def spend(self, cost: Decimal | None) -> None:
+        """Add the cost of an answer, which is stored with it."""
+        if self._spent is not None:
+            self._spent = self._spent.and_for(cost)
+
     def keep(self, window: Window, line: str) -> int:
         """Have the report of a window stored with the next append of its run; return its step."""
         plan = plan_of(window) if self._bounds.keep else window.explained
@@ -91,6 +111,9 @@ class Receipts:
         unwritten.size = size_of(writes)
         originals, forget = self.originals
         notes: dict[NoteKey, str | None] = {}
+        if self._spent is not None:
+            total, in_turn = map(str, self._spent)
+            notes["spent", ""] = json.dumps([total, turn, in_turn])
         if self._newest.get(unwritten.line) is window:
             notes["frontier", unwritten.line] = _write(window)
             notes |= self._cleared_notes(window, unwritten.line)

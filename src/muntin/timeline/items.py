@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any, Literal, TypeAlias
 
 from muntin.core.checks import check_size, check_text, copy_json, shown
 from muntin.core.message import Message, Role, characters_of
 from muntin.core.parts import Part
-from muntin.core.usage import SessionUsage, Usage
+from muntin.core.usage import AgentCost, SessionUsage, Usage, cost_in
 from muntin.errors import InvalidInput, InvalidType, error_fact, error_text
 
 Kind: TypeAlias = Literal[
@@ -386,13 +387,25 @@ def error_draft(error: BaseException, before: str = "") -> Draft:
 
 def usage_of(items: Iterable[Item]) -> SessionUsage:
     """Return what answers and summaries among these items cost."""
-    answers = summaries = Usage()
+    summaries = Usage()
+    agents: dict[int, str] = {}
+    by_agent: dict[str, AgentCost] = {}
     for item in items:
         if item.kind == "summary" and isinstance(item.payload, Mapping):
             summaries += Usage.from_dict(item.payload.get("usage"))
-        else:
-            answers += Usage.from_dict(item.meta.get("usage"))
-    return SessionUsage(answers, summaries)
+        elif item.kind == "run":
+            label = item.payload if isinstance(item.payload, Mapping) else {}
+            agents[item.position] = str(label.get("generator", ""))
+        if item.kind != "summary" and "usage" in item.meta:
+            used, name = item.meta["usage"], agents.get(item.run or 0, "")
+            before = by_agent.get(name, AgentCost(Usage(), Decimal(0)))
+            by_agent[name] = AgentCost(
+                before.usage + Usage.from_dict(used), before.cost + cost_in(used)
+            )
+    parts = by_agent.values()
+    answers = sum([part.usage for part in parts], Usage())
+    cost = sum([part.cost for part in parts], Decimal(0))
+    return SessionUsage(answers, summaries, cost, by_agent)
 
 
 def check_session_id(value: object) -> str:
