@@ -36,6 +36,7 @@ from muntin.providers.model import Event, Finished, Model, Reply
 from muntin.runtime.embedding import Embeddings
 from muntin.runtime.reports import Receipts
 from muntin.runtime.run_rules import NO_RULES, RunRules
+from muntin.runtime.spending import MaxCost
 from muntin.runtime.store_thread import run_in_store, store_away, while_dropped
 from muntin.runtime.summaries import Summaries
 from muntin.runtime.turn_queue import TurnQueue
@@ -57,6 +58,7 @@ class TurnHost(Protocol):
     rules: RunRules
     summaries: Summaries
     embeddings: Embeddings
+    max_cost: MaxCost | None
 
     @property
     def answering(self) -> Callable[[str | Model | None, str], Model]:

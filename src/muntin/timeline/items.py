@@ -57,6 +57,7 @@ NoteKind: TypeAlias = Literal[
     "recorder_steps",
     "recorder_past",
     "cleared",
+    "spent",
 ]
 # The part of a timeline that is read: everything, or what the client or the model may see.
 View: TypeAlias = Literal["all", "client", "history"]
