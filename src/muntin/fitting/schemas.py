@@ -8,7 +8,8 @@ from typing import Any
 from muntin.agent.tools import tool_schema
 from muntin.core.checks import shown
 from muntin.core.parts import as_plain
-from muntin.errors import InvalidType, MuntinError
+from muntin.core.tool_marks import ToolSource
+from muntin.errors import InvalidInput, InvalidType, MuntinError
 from muntin.wire.google import as_json
 
 
@@ -20,6 +21,11 @@ def schemas(tools: Sequence[Any]) -> tuple[tuple[Mapping[str, Any], ...], list[s
     tool_schemas: list[Mapping[str, Any]] = []
     unread: list[str] = []
     for number, tool in enumerate(tools):
+        if isinstance(tool, ToolSource):
+            raise InvalidInput(
+                f"tools[{number}] is a toolbox: whoever fits a list cannot answer its searches; "
+                "compose with Slots(tools=[...]), or give the schemas of its tools"
+            )
         try:
             plain = as_plain(tool)
             tool_schemas.append(as_json(plain) if isinstance(plain, Mapping) else tool_schema(tool))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muntin import InvalidInput, Slots, Toolbox, ToolCall, assistant, tool, user
+from muntin import InvalidInput, Slots, Toolbox, ToolCall, assistant, fit, tool, user
 from muntin.agent import run_agent
 from muntin.core.message import Message
 from muntin.core.window import Window
@@ -118,3 +118,8 @@ def test_run_agent_finds_and_runs_tools_of_toolboxes():
     asyncio.run(run_agent(model, compose, tools=toolboxes(), resume=recorded[:1]))
     assert model.windows[0].messages == windows[1].messages
     assert len(boxes()) == 10
+
+
+def test_fit_refuses_a_toolbox_and_says_what_to_do():
+    with pytest.raises(InvalidInput, match=r"tools\[1\] is a toolbox: .* Slots\(tools="):
+        fit([{"role": "user", "content": "Hi"}], 8_000, tools=[schemas()[0], *toolboxes()])
