@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from muntin.core.planning import slots
+from muntin.core.planning import carrying
 from muntin.core.planning.plan import Declaration, Plan
 from muntin.core.planning.planner import plan_window
 
@@ -20,5 +20,5 @@ def counted_plans() -> Iterator[list[Plan]]:
         return made[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(slots, "plan_window", counted)
+        patch.setattr(carrying, "plan_window", counted)
         yield made

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muntin import Cut, Group, Input, Profile, Slots, Stepped, ToolCall, assistant, tool, user
+from muntin.core.planning import carrying as declaring
 from muntin.core.planning import explain, planner
-from muntin.core.planning import slots as declaring
 from muntin.core.planning.draft import SlotPlan
 from muntin.core.planning.plan import Declaration, Plan
 from muntin.core.profile import Caching
