@@ -198,3 +198,27 @@ def test_a_hostile_address_is_shown_and_not_obeyed():
     ended = run("doctor", "--store", f"sqlite:///{HOSTILE}", "--model", HOSTILE)
     assert ended.returncode == 1
     assert harmless(ended.stdout + ended.stderr)
+
+
+def test_what_is_known_of_a_model_has_a_source_and_a_date():
+    ended = run(
+        "doctor", "--models", "anthropic/claude-opus-4-6", "--models", "openai/gpt-5", "--json"
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    models = json.loads(ended.stdout)["models"]
+    claude = {row["fact"]: row for row in models["anthropic/claude-opus-4-6"]}
+    assert claude["limits"]["value"]["images"] == 600
+    assert claude["added_tokens"]["value"] == [30, 520]
+    assert claude["keeps_thoughts"]["value"] is True
+    assert {row["fact"] for row in models["openai/gpt-5"]} >= {"caching", "image_formula"}
+    for row in [*claude.values(), *models["openai/gpt-5"]]:
+        assert row["address"].startswith(("https://", "recorded", "genai-prices"))
+        assert re.match(r"2026-\d\d-\d\d|the release", row["since"])
+
+
+def test_the_facts_of_models_as_a_table():
+    printed = said("doctor", "--models", "anthropic/claude-haiku-4-5", "--models", "ollama/qwen3")
+    assert "keeps_thoughts" not in printed
+    assert "images 100" in " ".join(printed.split())
+    assert "nothing is known" in printed
+    assert fails("doctor", "--models", "nonsense").startswith("muntin: the provider of model")

@@ -8,10 +8,10 @@ import platform
 import re
 import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -19,7 +19,11 @@ from muntin import __version__
 from muntin.cli.options import AsJson, store_option
 from muntin.cli.terminal import console, failing, plain_table, print_json, progress, safe
 from muntin.core.counting.counter import as_tokenizer
-from muntin.errors import InvalidInput, MissingExtra, MuntinError, StoreError
+from muntin.core.model_facts import ModelFact, Source, facts_of
+from muntin.core.model_name import ModelName
+from muntin.core.profile import Profile
+from muntin.errors import InvalidInput, MissingExtra, MuntinError, StoreError, UnknownModel
+from muntin.providers.names import facts
 from muntin.providers.sdks import APIS, find_api
 from muntin.runtime.engine.jobs import state_of
 from muntin.runtime.engine.protocol import SILENT_SECONDS
@@ -86,12 +90,21 @@ def doctor(
         list[str] | None,
         typer.Option(metavar="NAME", help="An extra that must be installed; repeatable."),
     ] = None,
+    models: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Print what is known of a model, and since when; repeatable."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what is installed, what works, and what to do.
 
     The exit code is 1 when something is broken, or something asked for is missing.
     """
+    if models:
+        _print_models(models, as_json)
+        return
     with progress("looking"):
         checks = [
             *_extras(extra or ()),
@@ -293,3 +306,54 @@ def _show(checks: list[Check], ok: bool) -> None:
         table.add_row(Text(f"  {mark}", style), safe(check.name), safe(check.detail))
     out.print(table)
     out.print("\nall fine" if ok else "\nsomething is broken; see above")
+
+
+def _print_models(names: Iterable[str], as_json: bool) -> None:
+    """Print the facts about models, each with its source and its date."""
+    known = {name: _known_of(name) for name in names}
+    if as_json:
+        rows = {
+            name: [
+                {"fact": fact.name, "value": _plain(fact.value), **fact.source._asdict()}
+                for fact in found
+            ]
+            for name, found in known.items()
+        }
+        print_json({"models": rows})
+        return
+    for name, found in known.items():
+        table = plain_table()
+        for title in (safe(name), "value", "source", "since"):
+            table.add_column(title)
+        for fact in found:
+            value = _plain(fact.value)
+            if isinstance(value, dict):
+                value = ", ".join(f"{key} {part}" for key, part in value.items())
+            table.add_row(fact.name, safe(str(value)), safe(fact.source.address), fact.source.since)
+        if not found:
+            table.add_row("nothing is known")
+        console().print(table)
+
+
+def _known_of(name: str) -> list[ModelFact]:
+    """Return the facts of a model's profile, its window and its prices."""
+    profile = Profile.of(name)
+    if profile is None:
+        raise InvalidInput(
+            f"the provider of model {name!r} is not known; write provider/model, as in "
+            "'openai/gpt-4o'"
+        )
+    named = ModelName.parse(profile.name)
+    found = facts_of(profile, named.maker)
+    try:
+        listing = asdict(facts(profile.name))
+    except (MissingExtra, UnknownModel):
+        return found
+    version = metadata.version("genai-prices")
+    source = Source(f"genai-prices {version}", "the release of the package")
+    prices = {key: str(value) for key, value in listing.items() if value is not None}
+    return [*found, ModelFact("window and prices", prices, source)]
+
+
+def _plain(value: object) -> Any:
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
