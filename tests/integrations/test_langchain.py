@@ -207,3 +207,21 @@ def test_an_agent_in_a_tool_is_recorded_beside_its_thread():
     assert [name.rpartition(":")[0] for name in names[1:]] == ["ada/1/tools"]
     asked = {name: store.read(name)[0].message for name in names}
     assert [each.text for each in asked.values() if each] == ["I am ada/1", "Why?"]
+
+
+def test_bound_thoughts_leave_at_a_move_and_those_made_after_it_stay() -> None:
+    said: list[Any] = [HumanMessage("Why does the build fail?")]
+    fitter, sent = Fitter(4_000, model="anthropic/claude-opus-5-5"), list[list[str]]()
+    state: dict[str, Any] = {}
+    for number in range(8):
+        fitted = fitter.fit(pieces_of(said), previous=state)
+        state = fitted.frontier
+        answers = [m.content for m in written(said, fitted.placed) if isinstance(m, AIMessage)]
+        blocks = [block for content in answers for block in content if isinstance(block, dict)]
+        sent.append([b["signature"] for b in blocks if b["type"] == "thinking"])
+        thought = {"type": "thinking", "thinking": "Hm.", "signature": f"s{number}"}
+        call = {"name": "read", "args": {}, "id": f"t{number}"}
+        said.append(AIMessage([thought, {"type": "text", "text": "I read."}], tool_calls=[call]))
+        said.append(ToolMessage("line\n" * 400, tool_call_id=f"t{number}"))
+    assert sent[:5] == [[f"s{n}" for n in range(count)] for count in range(5)]
+    assert sent[5:7] == [[], ["s5"]]

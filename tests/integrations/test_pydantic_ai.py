@@ -170,3 +170,23 @@ def test_a_conversation_is_recorded_under_the_framework_s_own_id(tmp_path):
     id = session_of("pydantic_ai", tmp_path)
     history = json.loads((tmp_path / "chat.json").read_text())
     assert {message["conversation_id"] for message in history} == {id}
+
+
+def test_bound_thoughts_leave_at_a_move_and_those_made_after_it_stay() -> None:
+    said: list[Any] = [asks("Why does the build fail?")]
+    hook, sent = MuntinContext(4_000), []
+    for number in range(8):
+        request = ModelRequestContext(
+            model=TestModel(),
+            messages=said,
+            model_settings=None,
+            model_request_parameters=ModelRequestParameters(),
+        )
+        parts = [part for message in hook.fitted(request)[0].messages for part in message.parts]
+        sent.append([part.signature for part in parts if part.part_kind == "thinking"])
+        thought = ThinkingPart("Hm.", signature=f"s{number}", provider_name="anthropic")
+        call = ToolCallPart("read", {}, f"t{number}")
+        said.append(ModelResponse([thought, TextPart("I read."), call]))
+        said.append(ModelRequest([ToolReturnPart("read", "line\n" * 400, f"t{number}")]))
+    assert sent[:5] == [[f"s{n}" for n in range(count)] for count in range(5)]
+    assert sent[5:7] == [[], ["s5"]]

@@ -22,6 +22,7 @@ from muntin.core.message import Message, Role
 from muntin.core.parts import Text
 from muntin.fitting import Piece, Pieces, Placed
 from muntin.integrations.shared import call, model_name
+from muntin.wire.blocks import THINKING
 from muntin.wire.lists import piece
 
 
@@ -114,6 +115,8 @@ def _make_message(message: Message) -> BaseMessage:
 
 def _change_message(message: BaseMessage, placed: Placed) -> BaseMessage:
     content = message.content if placed.text is None else _content(message, placed)
+    if placed.is_bare and isinstance(content, list):
+        content = [b for b in content if isinstance(b, str) or b.get("type") not in THINKING]
     update: dict[str, Any] = {"content": content}
     if placed.arguments:
         arguments = {id: json.loads(text) for id, text in placed.arguments.items()}

@@ -188,9 +188,23 @@ def _answer(message: ModelResponse, ref: Any) -> Piece:
             parts += [{"type": "text", "text": part.content}] if part.content else []
         elif part.part_kind == "tool-call":
             calls.append(call(part.tool_call_id, part.tool_name, part.args_as_json_str()))
+        elif _is_thought(part):
+            parts.append(_thought(part))
         else:
             parts.append({"type": part.part_kind, "value": _value(part)})
     return piece(chat_message("assistant", parts, calls, joint=None), ref)
+
+
+def _is_thought(part: Any) -> bool:
+    """Say whether a part is a thought of Claude's."""
+    is_signed = part.part_kind == "thinking" and part.signature
+    return bool(is_signed) and getattr(part, "provider_name", None) == "anthropic"
+
+
+def _thought(part: Any) -> dict[str, Any]:
+    if part.id == "redacted_thinking":
+        return {"type": "redacted_thinking", "data": part.signature}
+    return {"type": "thinking", "thinking": part.content, "signature": part.signature}
 
 
 def _value(part: Any) -> str:
@@ -237,6 +251,7 @@ def _change_message(message: Any, placed: Sequence[Placed]) -> list[Any]:
             with_text=lambda part, text: replace(part, content=text),
             call_id=lambda part: part.tool_call_id if part.part_kind == "tool-call" else None,
             with_arguments=lambda part, arguments: replace(part, args=arguments),
+            is_thought=_is_thought,
         )
     return [replace(message, parts=parts)]
 

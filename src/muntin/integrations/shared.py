@@ -171,12 +171,15 @@ def rewritten(
     with_text: Callable[[Any, str], Any],
     call_id: Callable[[Any], str | None],
     with_arguments: Callable[[Any, str], Any],
+    is_thought: Callable[[Any], bool] = lambda block: False,
 ) -> list[Any]:
     """Return the blocks of a message with its new text, which replaces all texts, and its new
-    arguments."""
+    arguments; without thoughts, if they left."""
     text = placed.text
     result: list[Any] = []
     for block in blocks:
+        if placed.is_bare and is_thought(block):
+            continue
         arguments = placed.arguments.get(call_id(block) or "")
         if arguments is not None:
             block = with_arguments(block, arguments)
