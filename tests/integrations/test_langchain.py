@@ -225,3 +225,27 @@ def test_bound_thoughts_leave_at_a_move_and_those_made_after_it_stay() -> None:
         said.append(ToolMessage("line\n" * 400, tool_call_id=f"t{number}"))
     assert sent[:5] == [[f"s{n}" for n in range(count)] for count in range(5)]
     assert sent[5:7] == [[], ["s5"]]
+
+
+class Knowing(Answers):  # type: ignore[misc, unused-ignore]
+    """A model that answers with the number of the locker if its request has it."""
+
+    def _generate(self, messages: list[Any], *given: Any, **options: Any) -> Any:
+        known = any("QX7731" in str(message.content) for message in messages)
+        self.messages = iter([AIMessage("QX7731." if known else "I do not know. " * 8)])
+        return super()._generate(messages, *given, **options)
+
+
+@pytest.mark.parametrize(("recall", "answer"), [(True, "QX7731."), (False, "I do not know. " * 8)])
+def test_with_recall_an_agent_answers_in_turn_55_with_the_fact_of_turn_3(recall, answer):
+    fitter = Fitter(2_000, recall=recall)
+    made = create_agent(
+        Knowing(messages=iter([])), middleware=[MuntinMiddleware(fitter, model="openai/gpt-5.2")]
+    )
+    said = {3: "My locker is number QX7731, in the east hall.", 55: "What is my locker's number?"}
+    messages: list[Any] = []
+    for turn in range(55):
+        weather = f"What is the weather on day {turn}? " + "Please say more. " * 6
+        messages += [HumanMessage(said.get(turn, weather)), AIMessage("It will be fine. " * 10)]
+    answered = made.invoke({"messages": [*messages, HumanMessage(said[55])]})
+    assert answered["messages"][-1].content == answer
