@@ -233,6 +233,18 @@ class Compactor:
             return message
         return replace(message, content=line, attachments=())
 
+    def repeated(self, message: Message, name: str, called: str) -> Message:
+        """Return a result as a line that names the later call with the same result, or unchanged if
+        that is no shorter."""
+        size = self.content_tokens(message)
+        how = self._how(message)
+        line = (
+            f"[{name}: {size:,} tokens, left out; the later result of {called!r} is the same{how}]"
+        )
+        if self.counter.text(line) >= size or message.attachments or found_tools(message):
+            return message
+        return replace(message, content=line)
+
     def unloaded(self, message: Message) -> Message:
         """Return a result that loads tools as a line: it loads nothing any more."""
         extra = {key: value for key, value in (message.extra or {}).items() if key != FOUND}

@@ -115,7 +115,7 @@ def show_at(units: Sequence[Unit], levels: Levels) -> SlotView:
         if level == FULL:
             forms.append(Form(unit, unit.messages, unit.tokens))
         elif level != GONE:
-            messages, tokens = unit.form(level)
+            messages, tokens = unit.form(level, levels.cut)
             status = STATUSES[level] if tokens < unit.tokens else "kept"
             forms.append(Form(unit, messages, tokens, status))
     return SlotView(forms, sum([form.tokens for form in forms]))
@@ -126,7 +126,7 @@ def sizes_at(units: Sequence[Unit], levels: Levels) -> list[int]:
     if levels == NO_LEVELS:
         return [unit.tokens for unit in units]
     pairs = zip(units, levels_at(units, levels), strict=True)
-    return [unit.size(level) if level else unit.tokens for unit, level in pairs]
+    return [unit.size(level, levels.cut) if level else unit.tokens for unit, level in pairs]
 
 
 def tokens_at(units: Sequence[Unit], levels: Levels) -> int:
@@ -158,7 +158,7 @@ def lower(
         raised = levels.raised(level, end_of(units, batch[-1]))
         if raised == levels:
             continue
-        after = [units[place].size(raised.of(units[place])) for place in batch]
+        after = [units[n].size(raised.of(units[n]), raised.cut) for n in batch]
         remaining = size + sum(after) - sum([sizes[place] for place in batch])
         if (remaining < low and size <= (low + room) // 2) or remaining < floor:
             break

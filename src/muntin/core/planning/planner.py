@@ -41,7 +41,14 @@ from muntin.core.planning.plan import Declaration, Plan
 from muntin.core.planning.render import opens_with_user
 from muntin.core.planning.serving import serve
 from muntin.core.planning.slot import EXACT, TIERS, Group, Slot, in_full
-from muntin.core.planning.units import Reading, check_joined, is_blank, link, read_slot
+from muntin.core.planning.units import (
+    Reading,
+    check_joined,
+    find_repeats,
+    is_blank,
+    link,
+    read_slot,
+)
 from muntin.core.profile import OMITTED, Profile
 from muntin.core.standing import standing_places
 from muntin.errors import NeedsConversation
@@ -254,6 +261,8 @@ def _read(
         for slot in conversation.slots:
             turn = number_turns(by_slot[id(slot)].units, offset, turn)
             offset += len(slot.messages)
+        members = [by_slot[id(slot)].units for slot in conversation.slots]
+        find_repeats(unit for units in members for unit in units)
     return readings
 
 

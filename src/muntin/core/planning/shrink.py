@@ -89,7 +89,8 @@ def compact(
     # The units of a history stand before those of the run.
     ends = units[0].compactor, units[-1].compactor
     large = min(min(end.largest_result, end.window // 2) for end in ends)
-    if sum(sizes) > room and max(sizes) > large:
+    may_cut = max(sizes) > large or any(unit.repeats for unit in units)
+    if sum(sizes) > room and may_cut:
         cut = levels.raised(CUT, end_of(units, len(units) - 1))
         after = sizes_at(units, cut)
         if floor <= sum(after) < sum(sizes):

@@ -6,7 +6,7 @@ which call, and how far back a slot is read. It decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
@@ -25,6 +25,8 @@ from muntin.errors import InvalidInput, MuntinError, NeedsConversation, Tokenize
 LOOK_BACK = 100
 # About how many tokens the line in the place of a result has, and a short result.
 _STUB, _SHORT = 16, 200
+# A result with fewer characters is as short as a line that says that it comes again.
+_REPEATED = 100
 # A call with its arguments that has more tokens may be smaller as a stub.
 _LONG_CALL = 64
 
@@ -36,8 +38,9 @@ class Unit:
     `position` is the place in the conversation, `turn` counts the user's turns. `indices` are the
     places of the messages in the slot. A result that stands in another slot than its call is part
     of the call's unit: `elsewhere` says in which slot, and where. `missing` are calls without a
-    result; a group is calls with results. `added` are the tokens of results that the wire adds. The
-    unit that `begins` the past holds the provider's summary; it never leaves, as what `stays`.
+    result; a group is calls with results. The unit that `begins` the past holds the provider's
+    summary; it never leaves, as what `stays`. `repeats` are its results that come again, by their
+    places: where they come again, and for which calls.
     """
 
     position: int
@@ -50,16 +53,21 @@ class Unit:
     is_group: bool = False
     elsewhere: tuple[tuple[Slot, int], ...] = ()
     is_protected: bool = False
-    added: int = 0
     turn: int = 0
     begins: bool = False
     stays: bool = False
-    forms: dict[int, Costed] = field(default_factory=dict, compare=False)
+    repeats: dict[int, list[tuple[int, str]]] | None = None
+    forms: dict[tuple[int, int], Costed] = field(default_factory=dict, compare=False)
 
     @property
     def never_leaves(self) -> bool:
         """Whether it holds the provider's summary, or has a standing effect."""
         return self.begins or self.stays
+
+    @property
+    def added(self) -> int:
+        """The tokens of the results that the wire adds."""
+        return len(self.missing) * self.compactor.counter.missing_result() if self.missing else 0
 
     @property
     def role(self) -> str:
@@ -71,25 +79,39 @@ class Unit:
         """Where its last message stands on a timeline; behind everything if it is of none."""
         return place_of(self.messages[-1])
 
-    def form(self, level: int) -> Costed:
+    def form(self, level: int, cut: int = 0) -> Costed:
         """Return the unit at a level: its messages and its tokens. A form that would be no smaller
-        is the unit itself."""
+        is the unit itself. Of results that come again before the position `cut`, it only says so.
+        """
         if level == FULL:
             return self.messages, self.tokens
-        cached = self.forms.get(level)
+        key = level, cut if self.repeats else 0
+        cached = self.forms.get(key)
         if cached is None:
-            messages, tokens = self.compactor.form(level, self.messages)
+            messages = self.messages if level == STUB else self._without_repeats(cut)
+            messages, tokens = self.compactor.form(level, messages)
             cached = messages, tokens + self.added
             if cached[1] >= self.tokens:
                 cached = self.messages, self.tokens
-            self.forms[level] = cached
+            self.forms[key] = cached
         return cached
 
-    def size(self, level: int) -> int:
+    def size(self, level: int, cut: int = 0) -> int:
         """Return the tokens of the unit at a level."""
         if level == FULL:
             return self.tokens
-        return 0 if level == GONE else self.form(level)[1]
+        return 0 if level == GONE else self.form(level, cut)[1]
+
+    def _without_repeats(self, cut: int) -> tuple[Message, ...]:
+        messages = [*self.messages]
+        names = {call.id: call.name for message in messages for call in message.tool_calls}
+        for number, later in (self.repeats or {}).items():
+            newest = [called for position, called in later if position < cut][-1:]
+            for called in newest:
+                message = messages[number]
+                name = names.get(message.tool_call_id or "", "result")
+                messages[number] = self.compactor.repeated(message, name, called)
+        return tuple(messages)
 
 
 # A message that was read: its index, the message, its tokens.
@@ -405,6 +427,22 @@ class _Reader:
         )
 
 
+def find_repeats(units: Iterable[Unit]) -> None:
+    """Find results that come again later, byte for byte. Empty and short ones are no matter."""
+    places: dict[str, list[tuple[Unit, int, str]]] = {}
+    for unit in units:
+        if not unit.is_group or unit.compactor.results is None:
+            continue
+        for number, message in enumerate(unit.messages):
+            called, content = message.tool_call_id, message.content
+            if called is not None and isinstance(content, str) and len(content) >= _REPEATED:
+                places.setdefault(content, []).append((unit, number, called))
+    for same in places.values():
+        for place, (unit, number, _) in enumerate(same[:-1], 1):
+            unit.repeats = unit.repeats or {}
+            unit.repeats[number] = [(later.position, called) for later, _, called in same[place:]]
+
+
 def link(readings: Sequence[Reading], counter: Counter) -> None:
     """Put results into the units of their calls in other slots; leave out results without a call,
     and count the results that the wire adds to calls without one.
@@ -442,7 +480,6 @@ def link(readings: Sequence[Reading], counter: Counter) -> None:
             later = [reading for there, reading in partly if there > place]
             unread = _find_unread(later, called)
             if unread is None:
-                unit.added += counter.missing_result()
                 unit.tokens += counter.missing_result()
                 continue
             reading, index, message = unread
