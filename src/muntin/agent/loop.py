@@ -29,7 +29,7 @@ from muntin.agent.tools import ToolLike, Tools, as_tools, call_tool, is_refusal,
 from muntin.calls import off_loop, takes_arguments_of
 from muntin.core.checks import check_count, shown
 from muntin.core.compaction import newest_compaction
-from muntin.core.counting.book import CountBook
+from muntin.core.counting.book import CountedRequest
 from muntin.core.counting.counter import Counter, TokenizerLike
 from muntin.core.forms import messages_from
 from muntin.core.message import Message, answered, tool
@@ -96,10 +96,8 @@ class Run(ABC):
         settings: Mapping[str, Any],
         parallel: int = PARALLEL,
         conversation: str | None = None,
-        book: CountBook | None = None,
     ) -> None:
         self._model = model
-        self._book = book  # of the reported sizes of requests
         self._counter = counter
         self._tools = tools.by_name
         # What requests say of toolboxes, if tools are searched.
@@ -129,6 +127,9 @@ class Run(ABC):
 
     async def record_failure(self, error: Exception) -> None:  # noqa: B027 - may keep nothing
         """Keep the error that ends the run."""
+
+    def learn_size(self, counted: CountedRequest, reported: int) -> None:  # noqa: B027 - as above
+        """Keep what the provider reported of a request that was counted."""
 
     def inside(self, call: ToolCall | None = None) -> AbstractContextManager[None]:
         """Run users' functions in the block: the tool of a call, or others."""
@@ -244,8 +245,7 @@ class Run(ABC):
         window.enter_reported(Reported(reported, usage.cache_read, usage.cache_write))
         if counted is None or not counted.is_plausible(reported):
             return answer
-        if self._book is not None:
-            self._book.enter(self._model.name, counted, reported)
+        self.learn_size(counted, reported)
         return answered(answer, usage.answer(in_run=True))
 
     def _exceeded(self, window: Window) -> BudgetExceeded:

@@ -142,7 +142,6 @@ class App:
         self.queue = TurnQueue()
         self.summaries = Summaries()
         self.embeddings = Embeddings()
-        self.counts = CountBook()
         self.max_cost = as_max_cost(max_cost, "App")
         # The Composer of the app's own model, and the settings it was made for.
         self._composer: tuple[tuple[Any, ...], Composer] | None = None
@@ -238,10 +237,14 @@ class App:
         settings = (here.tokenizer, here.attachment_tokens, self.tokenizer, self.attachment_tokens)
         key = (*settings, self.model, self.budget)
         if self._composer is None or self._composer[0] != key:
-            self._composer = (key, self._composer_of(self.model))
+            # What providers reported of requests is kept for all models, as long as the app lives.
+            book = CountBook() if self._composer is None else self._composer[1].book
+            self._composer = (key, self._composer_of(self.model, book))
         return self._composer[1]
 
-    def _composer_of(self, model: Model | None, caching: bool = True) -> Composer:
+    def _composer_of(
+        self, model: Model | None, book: CountBook | None, caching: bool = True
+    ) -> Composer:
         files = self.attachment_tokens or defaults().attachment_tokens
         if files is None and self.assets is None:  # only the names of attachments are sent
             files = _NAMES_ALONE
@@ -251,7 +254,7 @@ class App:
             tokenizer=self.tokenizer,
             attachment_tokens=files,
             caching=caching,
-            book=self.counts,
+            book=book,
         )
 
     def answering(self, model: str | Model | None, what: str) -> Model:
@@ -282,7 +285,9 @@ class App:
                 "trimming=Exact(); give trimming=Stepped(), or no summary"
             )
         is_own = model is self.model and caching  # the app's own Composer is made once
-        composer = self.own_composer() if is_own else self._composer_of(model, caching)
+        composer = self.own_composer()
+        if not is_own:
+            composer = self._composer_of(model, composer.book, caching)
         rules = options.rules.over(self.rules)
         results, ladder = rules.shapes
         return replace(

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 from muntin.agent.loop import Run, is_paused
 from muntin.agent.tools import Tools
 from muntin.composer import Composer
+from muntin.core.counting.book import CountedRequest
 from muntin.core.message import Message, answered, at_position
 from muntin.core.parts import ToolCall
 from muntin.core.planning.slots import Slots
@@ -97,7 +98,6 @@ class RecordedRun(Run):
             settings=settings,
             counter=composer.counter,
             conversation=turn.session.id,
-            book=composer.book,
         )
 
     def _resumed(self) -> list[Message]:
@@ -226,6 +226,11 @@ class RecordedRun(Run):
         counted = None if key is None or key not in item.tokens else (key, item.tokens[key])
         shows = (turn.session.id, item.position)
         return at_position(message, self._position, counted, shows, message.answer_tokens)
+
+    def learn_size(self, counted: CountedRequest, reported: int) -> None:
+        """Enter it for the windows to come."""
+        if self._composer.book is not None:
+            self._composer.book.enter(self._model.name, counted, reported)
 
     async def record_failure(self, error: Exception) -> None:
         """Record the error, unless the wake is handed back for it."""
