@@ -1,4 +1,4 @@
-"""Items with a standing effect stay at every budget: added and found tools, and configuration."""
+"""Items with a standing effect stay at every budget, and programs stay with their outputs."""
 
 from __future__ import annotations
 
@@ -76,3 +76,33 @@ def test_slots_keep_them_too():
     sent = responses.encode(slots.render())["input"]
     assert ADDED in sent
     assert len(sent) < 20
+
+
+PROGRAM = {"type": "program", "id": "p_1", "call_id": "p1", "code": "look()", "fingerprint": "f"}
+OUTPUT = {
+    "type": "program_output",
+    "id": "po_1",
+    "call_id": "p1",
+    "result": "done " * 50,
+    "status": "completed",
+}
+CALLED = {**CALL, "caller": {"type": "program", "caller_id": "p1"}}
+
+
+@pytest.mark.parametrize(
+    "run",
+    [[PROGRAM, CALLED, RESULT, OUTPUT], [PROGRAM, OUTPUT]],
+    ids=["in two answers", "in one answer"],
+)
+def test_a_program_its_calls_and_its_output_are_whole_or_gone(run):
+    messages = [ask(0), *run, say(0), *talk(1, 8), ask(99)]
+    counts = set()
+    for budget in range(200, 2_400, 75):
+        kept = fit(messages, budget, model="openai/gpt-6", previous={}).kept
+        held = [item for item in kept if item.get("type") in {part["type"] for part in run}]
+        ids = [item.get("call_id") for item in held]
+        assert ids in ([], [item["call_id"] for item in run])
+        assert not ids or OUTPUT in kept
+        counts.add(len(ids))
+    assert counts == {0, len(run)}
+    assert fit(messages, 100_000, model="openai/gpt-6").kept == messages

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import Any
@@ -83,7 +83,8 @@ def pieces_of(items: Sequence[Any], *, single: bool = False, mends: bool = True)
                 continue
             # A summary begins an answer: what stands before it leaves. What an app puts in stands
             # alone.
-            alone = [n for n in numbers if get(items[n], "type") in _ALONE]
+            ran = {get(items[n], "call_id") for n in numbers if get(items[n], "type") == "program"}
+            alone = [n for n in numbers if _stands_alone(items[n], ran)]
             begins = {n for n in numbers if is_compaction(items[n])}
             begins |= {*alone, *[n + 1 for n in alone]}
             cuts = sorted(begins & {*numbers[1:]})
@@ -110,6 +111,13 @@ def pieces_of(items: Sequence[Any], *, single: bool = False, mends: bool = True)
 
 # Items of an app that stand between answers.
 _ALONE = ("additional_tools", "configuration_update")
+
+
+def _stands_alone(item: Any, programs: Collection[Any]) -> bool:
+    """Say whether an item is no part of the answer beside it, which ran these `programs`."""
+    kind = get(item, "type")
+    is_result = kind == "program_output" and get(item, "call_id") not in programs
+    return is_result or kind in _ALONE
 
 
 def piece(data: Any, ref: Any) -> Piece:
@@ -207,7 +215,9 @@ class _Reader:
         if message is None or message.role != "assistant":
             return piece
         if self._own is None:
-            self._own = responses.own_answered(self._items)
+            groups = self._groups or ()
+            alone = [self._items[group.start] for group in groups if len(group) == 1]
+            self._own = responses.own_answered(alone)
         return piece._replace(message=responses.with_own_calls(message, self._own))
 
     def role(self, number: int) -> Role | None:

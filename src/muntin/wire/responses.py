@@ -93,6 +93,8 @@ _CALLS_OF_RESULTS = {
     f"{call}_output": call
     for call in ("apply_patch_call", "computer_call", "local_shell_call", "shell_call")
 }
+# The output of a program that ran on in an earlier answer stands apart from it, as a result.
+_CALLS_OF_RESULTS["program_output"] = "program"
 # The items of an answer; consecutive ones are one answer.
 OUTPUTS = frozenset({*ITEMS, *CALLS, "reasoning", "message"})
 # The item that asks OpenAI to compact what stands before it.
@@ -168,9 +170,12 @@ def is_own_result(item: Any) -> bool:
 def own_result(item: Mapping[str, Any]) -> Message:
     """Read an app's answer to a call of one of OpenAI's own tools.
 
-    A screenshot cannot be written as text: it stays whole.
+    A screenshot cannot be written as text, and a program's output is OpenAI's: both stay whole.
     """
     call_id, output = item["call_id"], item.get("output")
+    if item["type"] == "program_output":
+        whole = Text(str(item.get("result") or "")), Other({"type": "unread", "value": ""})
+        return Message("tool", whole, tool_call_id=call_id)
     if isinstance(output, Mapping):
         shot = Image(str(output.get("image_url") or ""))
         return Message("tool", (shot, Other({"type": "unread", "value": ""})), tool_call_id=call_id)
