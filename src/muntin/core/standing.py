@@ -36,7 +36,8 @@ def standing_places(messages: Sequence[Any]) -> tuple[int, ...]:
         message = messages[place]
         if message.__class__ is not Message:
             continue
-        called.update([call.name for call in message.tool_calls])
+        if message.tool_calls:
+            called.update([call.name for call in message.tool_calls])
         if message.content.__class__ is not tuple:
             continue  # most messages
         parts = [part.data for part in message.content if part.__class__ is Other]

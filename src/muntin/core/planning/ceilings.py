@@ -49,7 +49,12 @@ def keep_to_limits(
     messages: Sequence[Message], slots: Sequence[Slot], limits: RequestLimits, counter: Counter
 ) -> Ceiling:
     """Return which messages lose their images so that a request is within the limits."""
-    held = {n: of for n, message in enumerate(messages) if (of := pictures_of(message)) is not None}
+    held: dict[int, Pictures] = {}
+    for n, message in enumerate(messages):
+        if message.attachments or message.content.__class__ is tuple:  # most are texts
+            pictures = pictures_of(message)
+            if pictures is not None:
+                held[n] = pictures
     texts = sum([len(message.text) for message in messages])
     if 4 * texts > limits.bytes:  # most windows are far below
         texts = sum(map(_text_bytes, messages))
