@@ -110,7 +110,7 @@ def test_the_header_of_the_beta_is_sent_with_them_and_only_then() -> None:
 
 
 def test_in_a_run_a_fresh_copy_stands_behind_each_new_result() -> None:
-    run = talk(BOUND, 16, period=3, tools=[read])
+    run = talk(BOUND, 16, period=3, tools=[read], budget=2_500)
     assert not run.refused
     steps = [
         request
