@@ -33,6 +33,8 @@ from muntin.wire.responses import TRIGGER, is_trigger
 _NEWEST = 1_000
 # The answers among so many of the newest messages are looked at.
 _SEARCHED = 400
+# If nothing is known of so many of the newest answers, nothing is known of the others.
+_UNREPORTED = 4
 _NOTHING = AnswerTokens(0)
 
 
@@ -114,7 +116,7 @@ class LazyMessages(Sequence[Message]):
         one, if it came after that request."""
         usage = entered.usage if isinstance(entered, Reply) else entered
         by_digest = {answer.digest: answer for answer in before.answers}
-        newest, is_first = None, True
+        newest, is_first, looked_at = None, True, 0
         behind = self.opening + before.count
         end = behind if behind <= len(self) else 0
         for place in range(len(self) - 1, max(self.opening, len(self) - _SEARCHED) - 1, -1):
@@ -134,6 +136,9 @@ class LazyMessages(Sequence[Message]):
                 match = by_digest.get(KnownAnswer.of(message, _NOTHING).digest)
                 tokens = match and AnswerTokens(match.output, match.reasoning, in_run)
             if tokens is None or not tokens.output:
+                looked_at += 1
+                if looked_at >= _UNREPORTED and not by_digest and not self._answers:
+                    break  # nothing was reported of this list: older items are not read
                 continue
             self._set(place, answered(message, tokens))
             if len(self._answers) < ANSWERS:
