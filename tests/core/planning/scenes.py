@@ -165,10 +165,14 @@ class Scene:
 
     @property
     def is_calm(self) -> bool:
-        """Whether every slot that is not blank has priority 0."""
+        """Whether every slot has priority 0 that is not blank; results without a call are not
+        sent."""
+        slots = [self.given(index) for index in range(len(self.adds))]
+        called = {call.id for slot in slots for message in slot for call in message.tool_calls}
         return all(
-            not options.get("priority") or all(map(is_blank, self.given(index)))
-            for index, (_, _, options) in enumerate(self.adds)
+            not options.get("priority")
+            or all(is_blank(m) or (m.role == "tool" and m.tool_call_id not in called) for m in slot)
+            for slot, (_, _, options) in zip(slots, self.adds, strict=True)
         )
 
 
