@@ -419,9 +419,10 @@ def test_a_line_says_truthfully_how_many_calls_of_a_turn_are_not_shown(talk: Tal
             told = EARLIER_CALLS.fullmatch(message.text)
             if told is None:
                 continue
-            behind = [call.id for m in window.messages[place:] for call in m.tool_calls]
-            answer = window.messages[place + 1].text  # where all calls of its turn have left
-            turn = behind[0].partition(".")[0] if behind else "c" + answer.partition("!")[0]
+            first = [call.id for call in window.messages[place + 1].tool_calls]
+            if not first:
+                continue  # only the answer of the turn is left
+            turn = first[0].partition(".")[0]
             of_turn = [call for call in calls if call.partition(".")[0] == turn]
             missing = [call for call in of_turn if call not in shown]
             assert [int(number) for number in told.groups()] == [len(missing)] * 2, moment.place
