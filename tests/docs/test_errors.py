@@ -172,6 +172,12 @@ def endless_run() -> None:
     ask(ScriptedModel(lambda window: ToolCall("c1", "look", "{}")), tools=[look], max_steps=2)
 
 
+def dear_request() -> None:
+    model = ScriptedModel(["Hello."], name="openai/gpt-5.2")
+    app = App("memory:", model=model, max_cost=0.001)
+    asyncio.run(app.conversation("ada").send("Read this. " * 1_000))
+
+
 PROVOKED: dict[str, Callable[[], object]] = {
     "MuntinError": wrong_door,
     "InvalidInput": lambda: slots(max_ratio=3),
@@ -198,6 +204,7 @@ PROVOKED: dict[str, Callable[[], object]] = {
     "TimedOut": slow_handler,
     "BudgetExceeded": lambda: slots(required=True).render().openai(),
     "StrategyError": failing_strategy,
+    "CostLimit": dear_request,
     "StepLimit": endless_run,
     "OutputInvalid": lambda: ask(ScriptedModel(["Many.", "I said: many."]), output=City),
     "UnknownAsset": lambda: DirectoryAssets("assets").read("0" * 64),
