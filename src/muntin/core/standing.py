@@ -29,6 +29,9 @@ def standing_places(messages: Sequence[Any]) -> tuple[int, ...]:
         return places
     if not isinstance(messages, list | tuple):
         return ()
+    # Most lists have texts alone.
+    if not any([m.content.__class__ is tuple for m in messages if m.__class__ is Message]):
+        return ()
     held: list[int] = []
     called: set[str] = set()
     updated: set[str] = set()
