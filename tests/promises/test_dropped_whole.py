@@ -52,11 +52,9 @@ def test_a_small_slot_stays_where_a_larger_could_not(adds: list[Add], expected: 
 
 
 def test_a_floor_that_cannot_be_met_keeps_no_room() -> None:
-    call = [
-        assistant(None, tool_calls=[ToolCall("1", "look", "x" * 120)]),
-        tool("1", ""),
-    ]
-    adds = [slot("log", call, min_tokens=50), slot("docs", "D" * 80, priority=1)]
+    calls = [ToolCall(str(number), "look_around", "{}") for number in range(10)]
+    log = [assistant(None, tool_calls=calls), *(tool(call.id, "") for call in calls)]
+    adds = [slot("log", log, min_tokens=50), slot("docs", "D" * 80, priority=1)]
     assert texts(compose(100, *adds)) == ["D" * 80]
 
 

@@ -30,7 +30,8 @@ def standing_places(messages: Sequence[Any]) -> tuple[int, ...]:
     if not isinstance(messages, list | tuple):
         return ()
     # Most lists have texts alone.
-    if not any([m.content.__class__ is tuple for m in messages if m.__class__ is Message]):
+    kinds = {message.content.__class__ for message in messages if message.__class__ is Message}
+    if tuple not in kinds:
         return ()
     held: list[int] = []
     called: set[str] = set()

@@ -98,7 +98,8 @@ def pieces_of(items: Sequence[Any], *, single: bool = False, mends: bool = True)
         if len(spans := spans_of(items[head])) > 1
     }
     count = len(items) if groups is None else len(groups)
-    has_standing = groups is not None and any(get(item, "type") in TYPES for item in items)
+    kinds = [get(item, "type") for item in items] if groups is not None else []
+    has_standing = any(isinstance(kind, str) and kind in TYPES for kind in kinds)
     pieces = Pieces(
         range(count), reader.read, several=several, role=reader.role, summary=reader.summary
     )

@@ -126,3 +126,14 @@ def test_a_stored_frontier_is_the_same_and_gives_the_same_windows(turns: int) ->
 def test_what_is_no_frontier_is_refused(written: Any, error: type[Exception], why: str) -> None:
     with pytest.raises(error, match=why):
         Frontier.from_dict(written)
+
+
+@pytest.mark.parametrize("budget", [100, 300])
+def test_a_window_over_its_budget_leaves_a_frontier_that_is_read_again(budget: int) -> None:
+    slots = Slots(budget, tokenizer=len, trimming=Stepped())
+    slots.add("system", "s" * 400, required=True)
+    slots.add("history", [user("u" * 30), assistant("a" * 30)])
+    slots.add("input", "i" * 50)
+    frontier = slots.render().frontier
+    assert frontier is not None
+    assert Frontier.from_dict(frontier.to_dict()) == frontier

@@ -427,7 +427,7 @@ def _remember(draft: Draft, conversation: ConversationDraft, is_bound: bool) -> 
     lasting, in_turn = conversation.after
     room, recap = None, conversation.recap
     if head.slot.kind == "list" and head.open_room is not None:
-        room = head.open_room + tokens_beside(draft, head)
+        room = max(0, head.open_room + tokens_beside(draft, head))
         recap = recap if head.view.lasting is None else head.view.recap
     recap = next((part.view.recap for part in members if part.view.recap is not None), recap)
     after = replace(
