@@ -732,7 +732,7 @@ def test_the_runs_own_traffic_comes_on_top_and_never_gives_room_to_the_sources()
     run(wakes(memory(), handler, "wake"))
     for window in model.windows:
         assert window.tokens <= 9_000
-        of_sources = [m for m in window.messages if m.text[:1] in ("A", "[") or m.text == "wake"]
+        of_sources = [m for m in window.messages if m.role not in ("assistant", "tool")]
         assert sum(COUNT.message(m) for m in of_sources) <= 1_000
         assert "wake" in texts(window)
     newest = model.windows[-1].messages[-2:]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from muntin import Group, Input, Slots, Stepped, ToolCall, assistant, tool, user
+from muntin.composer import Composer
 from muntin.core.planning import Ladder, Pool, Results
 from muntin.core.planning.plan import Plan
 from muntin.errors import InvalidInput
@@ -108,6 +109,16 @@ def declared() -> Slots:
     slots.add("input", Input("What now?"), priority=2)
     slots.add("run", talk[-2:], run=True)
     return slots
+
+
+def test_a_stored_plan_expects_what_claude_adds_and_one_of_0_2_does_not() -> None:
+    slots = Composer.of("anthropic/claude-sonnet-4-5", budget=1_000).slots()
+    slots.add("input", [user("hello")])
+    plan, contents = slots.plan(), dict[str, str]()
+    written = write_plan(plan, contents)
+    assert read_plan(written, contents.get).window().report.provider_tokens == 30
+    del written["law"]
+    assert read_plan(written, contents.get).window().report.provider_tokens == 0
 
 
 def test_a_stored_plan_is_the_same() -> None:

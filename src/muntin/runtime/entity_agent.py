@@ -211,9 +211,10 @@ class Agent:
 
     def _check_budget(self, composer: Composer, sources: Sources, woken: Sequence[Message]) -> None:
         """Refuse a source_budget that does not fit the model, or that is smaller than the part of
-        the waking message that is never cut."""
+        the waking message that is never cut. What the provider adds is an estimate, for which
+        sources are trimmed: no turn fails for it."""
         counter = composer.counter
-        fixed = composer.tokens_beside
+        fixed = composer.tokens_beside - counter.law.first[bool(composer.tools.in_prompt)]
         fixed += counter.message(self._system) if self._system is not None else 0
         whole = composer.budget.remaining_input_tokens
         if sources.budget + fixed > whole:

@@ -16,7 +16,7 @@ from muntin.core.budget import Budget
 from muntin.core.caching.frontier import Frontier
 from muntin.core.checks import compact_json, digest
 from muntin.core.counting.counter import Counter, TokenizerLike, as_tokenizer
-from muntin.core.counting.law import Anchor
+from muntin.core.counting.law import Anchor, Law
 from muntin.core.counting.memo import memoize_by_identity
 from muntin.core.message import Message, answered, as_message, characters_of, counted
 from muntin.core.planning.compact import Ladder, Results
@@ -86,18 +86,19 @@ def write_plan(plan: Plan, contents: dict[str, str]) -> dict[str, Any]:
 def _write_law(counter: Counter) -> dict[str, Any]:
     """Return what was known of how the provider counts, and what the schema of the answer costs."""
     law, form = counter.law, counter.answer - getattr(counter.tokenizer, "answer_overhead", 0)
-    if law == replace(law, fixed=None, factor=1.0, excess=0, anchor=None):
+    if law == Law(keeps_thoughts=law.keeps_thoughts):
         return {"form": form} if form else {}
     anchor = None if law.anchor is None else law.anchor.to_json()
-    return {"form": form, "law": [law.fixed and list(law.fixed), law.factor, law.excess, anchor]}
+    fixed = law.fixed and list(law.fixed)
+    return {"form": form, "law": [list(law.first), fixed, law.factor, law.excess, anchor]}
 
 
 def _with_law(counter: Counter, written: Mapping[str, Any]) -> Counter:
+    """Return the counter of a stored plan; before 0.3 nothing was expected from the provider."""
     counter = counter.with_form_tokens(written.get("form", 0))
-    if "law" not in written:
-        return counter
-    fixed, factor, excess, anchor = written["law"]
-    law = replace(counter.law, fixed=fixed and tuple(fixed), factor=factor, excess=excess)
+    first, fixed, factor, excess, anchor = written.get("law", ((0, 0), None, 1.0, 0, None))
+    fixed = fixed and tuple(fixed)
+    law = replace(counter.law, first=tuple(first), fixed=fixed, factor=factor, excess=excess)
     return counter.with_law(law.after(None if anchor is None else Anchor.from_json(anchor)))
 
 
