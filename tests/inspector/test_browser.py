@@ -70,6 +70,7 @@ def assert_shown(page: Any, report: Any) -> None:
         ("(joined)", report["joined_tokens"]),
         ("(lead)", report["lead_tokens"]),
         ("(answer)", report["answer_tokens"]),
+        ("(provider)", report["counts"]["estimated"] - report["counts"]["counted"]),
         ("free", max(0, report["budget"] - report["tokens"])),
     ]
     assert [tuple(pane) for pane in panes] == [pane for pane in expected if pane[1] > 0]

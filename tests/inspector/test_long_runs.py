@@ -97,6 +97,7 @@ def test_what_was_billed_is_told_apart(store):
     assert used["answers"]["output"] == 10 * len(windows(store))
     assert [line.partition(":")[0] for line in used["words"]] == [
         "billed for answers",
+        "price of the answers",
         "billed for summaries",
     ]
 
@@ -123,6 +124,6 @@ def test_the_page_shows_levels_the_summary_the_claim_and_what_was_read(page, sto
         assert "<summary until=" in page.text_content(".messages")
         picture(page, "long-run")
         page.goto(inspector.link(SESSION, f"/{record.turn}.{record.step}?view=session"))
-        until(page, "document.querySelectorAll('[data-usage]').length === 2")
+        until(page, "document.querySelectorAll('[data-usage]').length === 3")
         assert "billed for summaries" in page.text_content(".facts")
         picture(page, "long-run-session")

@@ -95,7 +95,7 @@ def show(
                 "turns": [{"turn": t.number, "status": t.status, "first": t.first} for t in turns],
                 "items": [item_to_dict(item) for item in items],
             }
-            print_json({**_info_to_dict(info), "usage": asdict(used), "shown": data})
+            print_json({**_info_to_dict(info), "usage": used.to_dict(), "shown": data})
         else:
             _show_session(info, turns, items, used)
 

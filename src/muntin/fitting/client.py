@@ -55,24 +55,35 @@ def fit_client(
 def _middleware(client: Any, fitter: Fitter) -> Callable[..., Any]:
     """Return a middleware of Anthropic's SDK for a client, sync or async."""
 
-    def smaller(request: Any, fitted: FittedBody) -> Any:
-        return request if fitted.body is request.json else request.copy(body=fitted.body)
-
     async def muntin_async(request: Any, call_next: Callable[[Any], Any]) -> Any:
-        fitted = await afit_body(fitter, request.url, request.json)
-        response = await call_next(smaller(request, fitted))
-        if fitted.enter is not None and response.status_code < _REFUSED:
-            watch(fitted.form, await response.parse(), fitted.enter)
-        return response
+        return await acall_fitted(fitter, request, call_next)
 
     def muntin(request: Any, call_next: Callable[[Any], Any]) -> Any:
-        fitted = fit_body(fitter, request.url, request.json)
-        response = call_next(smaller(request, fitted))
-        if fitted.enter is not None and response.status_code < _REFUSED:
-            watch(fitted.form, response.parse(), fitted.enter)
-        return response
+        return call_fitted(fitter, request, call_next)
 
     return muntin_async if iscoroutinefunction(client.post) else muntin
+
+
+def call_fitted(fitter: Fitter, request: Any, call_next: Callable[[Any], Any]) -> Any:
+    """Send a request of Anthropic's SDK that fits, and enter what its answer used."""
+    fitted = fit_body(fitter, request.url, request.json)
+    response = call_next(_smaller(request, fitted))
+    if fitted.enter is not None and response.status_code < _REFUSED:
+        watch(fitted.form, response.parse(), fitted.enter)
+    return response
+
+
+async def acall_fitted(fitter: Fitter, request: Any, call_next: Callable[[Any], Any]) -> Any:
+    """Do the same as `call_fitted`; recording does not block the event loop."""
+    fitted = await afit_body(fitter, request.url, request.json)
+    response = await call_next(_smaller(request, fitted))
+    if fitted.enter is not None and response.status_code < _REFUSED:
+        watch(fitted.form, await response.parse(), fitted.enter)
+    return response
+
+
+def _smaller(request: Any, fitted: FittedBody) -> Any:
+    return request if fitted.body is request.json else request.copy(body=fitted.body)
 
 
 def _fitting(kind: type, fitter: Fitter) -> type:

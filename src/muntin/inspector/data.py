@@ -145,6 +145,7 @@ def _summary(plans: Plans, session: str, record: Record) -> dict[str, Any]:
         "title": _title(plans, session, plan),
         "model": plan.get("profile"),
         **{key: report[key] for key in _TOTALS},
+        "counts": report.get("counts"),
         "prefix": report.get("prefix"),
         "price": price_of(plan.get("profile")),
         "slots": [
@@ -227,6 +228,8 @@ def most_budget(stored: StoredWindow) -> int:
     declared = sum(slot["tokens_asked"] for slot in report["slots"])
     added = report["tools_tokens"] + max(0, report["joined_tokens"]) + report["lead_tokens"]
     added += report["answer_tokens"]
+    if counts := report.get("counts"):
+        added += max(0, counts["estimated"] - counts["counted"])
     missed = [
         decision["fits_with"] or 0 for slot in report["slots"] for decision in slot["decisions"]
     ]

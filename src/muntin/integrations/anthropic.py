@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from muntin.core.budget import Budget
 from muntin.errors import needing
 from muntin.fitting import Fitter
-from muntin.fitting.client import afit_body, fit_body, fitter_of
+from muntin.fitting.client import acall_fitted, call_fitted, fitter_of
 
 with needing("muntin.integrations.anthropic needs: pip install 'muntin[anthropic]'"):
     from anthropic import Middleware
@@ -32,15 +32,10 @@ class MuntinMiddleware(Middleware):
 
     def handle(self, request: APIRequest, call_next: Callable[[APIRequest], Any]) -> Any:
         """Send a request that fits."""
-        return call_next(_with(request, fit_body(self._fitter, request.url, request.json)))
+        return call_fitted(self._fitter, request, call_next)
 
     async def handle_async(
         self, request: APIRequest, call_next: Callable[[APIRequest], Awaitable[Any]]
     ) -> Any:
         """Send a request that fits."""
-        body = await afit_body(self._fitter, request.url, request.json)
-        return await call_next(_with(request, body))
-
-
-def _with(request: APIRequest, body: Any) -> APIRequest:
-    return request if body is request.json else request.copy(body=body)
+        return await acall_fitted(self._fitter, request, call_next)

@@ -1,6 +1,6 @@
 // The bar: the whole budget, divided into slots; under it what a cache can find again.
 
-import { bdi, colour, dot, groupOf, h, many, num, percent } from "./dom.js";
+import { bdi, colour, dot, groupOf, h, many, num, percent, providerTokens } from "./dom.js";
 
 // With more slots than these, those of one name are one pane.
 const MANY = 12;
@@ -24,6 +24,7 @@ export function panes(report) {
   found.push({ name: "(joined)", tokens: report.joined_tokens, slot: null });
   found.push({ name: "(lead)", tokens: report.lead_tokens, slot: null });
   found.push({ name: "(answer)", tokens: report.answer_tokens, slot: null });
+  found.push({ name: "(provider)", tokens: providerTokens(report), slot: null });
   found.push({ name: "free", tokens: Math.max(0, report.budget - report.tokens), slot: null });
   return found.filter((pane) => pane.tokens > 0);
 }

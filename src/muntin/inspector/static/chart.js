@@ -1,6 +1,6 @@
 // A chart over the windows of a session: one column each. One path a slot, however many there are.
 
-import { colour, h, money, num } from "./dom.js";
+import { colour, h, money, num, providerTokens } from "./dom.js";
 
 const WIDE = 1000;
 
@@ -65,7 +65,7 @@ function stacked(windows, box) {
     };
     add("(tools)", each.tools_tokens);
     for (const slot of each.slots) add(slot.name, slot.tokens_kept);
-    add("(joined)", each.joined_tokens + each.lead_tokens + (each.answer_tokens ?? 0));
+    add("(joined)", each.joined_tokens + each.lead_tokens + (each.answer_tokens ?? 0) + providerTokens(each));
   });
   return [...paths].map(([name, d]) => h("path", { class: `fill ${name.replace("-", " ")}`, d }));
 }

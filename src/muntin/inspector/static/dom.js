@@ -70,7 +70,10 @@ export function say(text) {
 const colours = new Map();
 const FEW = 10;
 const PATTERNS = 4;
-const ours = new Set(["(tools)", "(joined)", "(lead)", "(answer)", "free"]);
+const ours = new Set(["(tools)", "(joined)", "(lead)", "(answer)", "(provider)", "free"]);
+
+// What the provider adds to the counted tokens; older reports do not say it.
+export const providerTokens = ({ counts }) => (counts ? counts.estimated - counts.counted : 0);
 
 export function colour(name) {
   if (name === null || name === undefined || ours.has(name)) return "plain";

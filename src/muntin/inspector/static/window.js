@@ -3,7 +3,7 @@
 import { aborted, ask } from "./api.js";
 import { answer } from "./answer.js";
 import { bar, legend, prefix } from "./bar.js";
-import { bdi, dot, fill, groupOf, h, many, num, percent, say, when } from "./dom.js";
+import { bdi, dot, fill, groupOf, h, many, num, percent, providerTokens, say, when } from "./dom.js";
 import { ladder } from "./ladder.js";
 import { messages } from "./messages.js";
 import { Slider } from "./slider.js";
@@ -215,7 +215,7 @@ export class WindowView {
 
   drawTable() {
     const { report } = this.now;
-    const extra = [["(tools)", report.tools_tokens], ["(joined)", report.joined_tokens], ["(lead)", report.lead_tokens], ["(answer)", report.answer_tokens]].filter(([, tokens]) => tokens);
+    const extra = [["(tools)", report.tools_tokens], ["(joined)", report.joined_tokens], ["(lead)", report.lead_tokens], ["(answer)", report.answer_tokens], ["(provider)", providerTokens(report)]].filter(([, tokens]) => tokens);
     fill(
       this.parts.table,
       h(
