@@ -74,7 +74,8 @@ def test_levels_of_a_long_run_and_a_summary_are_said(here):
                 turn.append(user(f"Part {part}"))
                 for step in range(3):
                     call = ToolCall(f"c{part}.{step}", "read", "{}")
-                    turn.append(assistant(tool_calls=[call]), tool(call.id, line * 60))
+                    text = f"File {part}.{step}.\n" + line * 60
+                    turn.append(assistant(tool_calls=[call]), tool(call.id, text))
                 turn.append(assistant(f"Done with {part}."))
     options = ("--session", "s", "--store", "sqlite:///a.db", "--budget", "6000")
     answered = says("A fine answer, in a few words. " * 30)
