@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import anthropic
 
 from muntin.integrations.anthropic import MuntinMiddleware
 from tests.fitting.traffic import questions, request, talk, traffic
+from tests.providers.servers import Answer, Received, serving
 
 BUDGET, TURNS = 1_200, 10
 
@@ -37,3 +39,39 @@ def test_a_middleware_fits_the_requests_of_an_async_client():
         asyncio.run(run(server.url))
         assert seen.wrong == []
         assert len(questions(seen.bodies[-1])) < TURNS
+
+
+def test_what_the_provider_reports_counts_for_the_next_request():
+    answer = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-opus-5",
+        "content": [{"type": "text", "text": "Good day."}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 1_150, "output_tokens": 10},
+    }
+    numbers: list[int] = []
+
+    def reply(received: Received) -> Answer:
+        numbers.append(len(received.body["messages"]))
+        return Answer(body=answer)
+
+    messages: list[Any] = [
+        {"role": "user" if n % 2 == 0 else "assistant", "content": f"Message {n}. " + "word " * 60}
+        for n in range(9)
+    ]
+    with serving(reply) as server:
+        client = anthropic.Anthropic(
+            api_key="k", base_url=server.url, middleware=[MuntinMiddleware(BUDGET)]
+        )
+        ask: dict[str, Any] = {"model": "claude-opus-5", "max_tokens": 50}
+        client.messages.create(messages=messages, **ask)
+        messages += [
+            {"role": "assistant", "content": "Good day."},
+            {"role": "user", "content": "Go on. " + "word " * 60},
+        ]
+        client.messages.create(messages=messages, **ask)
+    assert numbers[0] == 9
+    assert numbers[1] < 11
