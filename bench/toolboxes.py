@@ -5,8 +5,7 @@
 Each task is a question and the tools that were called for it, with the words by which each was
 looked for. Every policy makes the requests of the same tasks; Muntin's are those that it encodes
 for three vendors. The others follow what their pages say: `grown` puts the three best tools of each
-search into `tools`, `best 20` chooses tools for each request anew, `all` declares everything. With
-Haystack in the environment, its SearchableToolset searches for `Haystack`.
+search into `tools`, `best 20` chooses tools for each request anew, `all` declares everything.
 
 Tokens that a request shares with the beginning of the one before cost 0.1, the rest 1.25. Figures
 are for each task; `cost behind talk` is with so many tokens of an earlier conversation, cached.
@@ -22,7 +21,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -206,21 +204,6 @@ def pieces_of(window: Window) -> tuple[list[str], list[str]]:
     return head, messages
 
 
-def by_haystack(catalogue: Catalogue) -> Callable[[str, list[str]], list[str]]:
-    """Return the search of Haystack's SearchableToolset: its documents, its retriever."""
-    from haystack import Document
-    from haystack.document_stores.in_memory import InMemoryDocumentStore
-
-    store = InMemoryDocumentStore()
-    store.write_documents(
-        [
-            Document(content=f"{tool.name} {tool.description}", meta={"name": tool.name})
-            for tool in catalogue.tools
-        ]
-    )
-    return lambda query, _: [d.meta["name"] for d in store.bm25_retrieval(query, top_k=3)]
-
-
 def main(given: Sequence[str] | None = None) -> None:
     """Play all policies, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -243,9 +226,6 @@ def main(given: Sequence[str] | None = None) -> None:
         "best 20 a request": lambda s: play_declared(s, tasks, catalogue, search(20), keeps=False),
         "grown, 3 a search": lambda s: play_declared(s, tasks, catalogue, search(3), keeps=True),
     }
-    if find_spec("haystack") is not None:
-        haystack = by_haystack(catalogue)
-        plans["Haystack"] = lambda s: play_declared(s, tasks, catalogue, haystack, keeps=True)
     for name, model in MODELS.items():
         plans[name] = lambda s, model=model: asyncio.run(  # type: ignore[misc]
             play_muntin(s, tasks, boxes, model, options.budget)
